@@ -1,0 +1,118 @@
+"""Running statistics that belong to the agent: saved with it, frozen in evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlpyt.arrays import tree_items, tree_map
+
+_EPSILON = 1e-8
+
+
+class ObservationNormalizer(nn.Module):
+    """(observation - mean) / std of every leaf of floats, clipped; other leaves pass unchanged.
+
+    Until the first update it is the identity. Statistics are exact moments of all rows seen,
+    merged in float64 (Chan et al., 1979).
+
+    Args:
+        example: one observation without leading dimensions, numpy.
+        clip: bound of the normalized values.
+    """
+
+    def __init__(self, example: Any, clip: float = 10.0) -> None:
+        super().__init__()
+        self.clip = clip
+        self._example = example
+        for i, (_, leaf) in enumerate(tree_items(example)):
+            if leaf.dtype.kind == "f":
+                shape = leaf.shape
+                self.register_buffer(f"mean{i}", torch.zeros(shape))
+                self.register_buffer(f"scale{i}", torch.ones(shape))  # 1 / std
+                moments = torch.zeros((2, *shape), dtype=torch.float64)  # mean, sum of squares
+                self.register_buffer(f"moments{i}", moments)
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, observation: Any) -> Any:
+        """Normalize an observation of any leading dimensions."""
+        leaves = iter(range(len(tree_items(self._example))))
+
+        def read(x: Tensor) -> Tensor:
+            i = next(leaves)
+            mean = self._buffers.get(f"mean{i}")
+            if mean is None:
+                return x
+            return ((x - mean) * self._buffers[f"scale{i}"]).clamp_(-self.clip, self.clip)
+
+        return tree_map(read, observation)
+
+    def update(self, observation: Any) -> None:
+        """Merge the statistics of rows [T, B, ...], once each."""
+        before = int(self.count)
+        for i, (_, leaf) in enumerate(tree_items(observation)):
+            moments = self._buffers.get(f"moments{i}")
+            if moments is None:
+                continue
+            values = leaf.flatten(0, 1).to(torch.float64)
+            n = len(values)
+            mean = values.mean(0)
+            delta = mean - moments[0]
+            moments[1] += ((values - mean) ** 2).sum(0) + delta**2 * (before * n / (before + n))
+            moments[0] += delta * (n / (before + n))
+            std = (moments[1] / (before + n) + _EPSILON).sqrt()
+            self._buffers[f"mean{i}"].copy_(moments[0])  # type: ignore[union-attr]
+            self._buffers[f"scale{i}"].copy_(1 / std)  # type: ignore[union-attr]
+        _, first = tree_items(observation)[0]
+        self.count += first.shape[0] * first.shape[1]
+
+
+class RewardScale(nn.Module):
+    """Rewards divided by the standard deviation of the running discounted return.
+
+    G[n] = gamma * G[n-1] + r[n] restarts at an episode's first row; its variance over all rows
+    that are not first scales what the learner reads (Engstrom et al., 2020, section 3). Rows
+    and reported returns stay raw.
+
+    Args:
+        num_envs: B.
+        gamma: discount of the running return.
+        clip: bound of the scaled reward.
+    """
+
+    carry: Tensor
+    moments: Tensor
+
+    def __init__(self, num_envs: int, gamma: float, clip: float = 10.0) -> None:
+        super().__init__()
+        self.gamma, self.clip = gamma, clip
+        self.register_buffer("carry", torch.zeros(num_envs, dtype=torch.float64))  # G, [B]
+        # count, mean and sum of squared differences of G
+        self.register_buffer("moments", torch.zeros(3, dtype=torch.float64))
+
+    def update(self, reward: np.ndarray, first: np.ndarray) -> None:
+        """Merge the rows that arrived in this window: numpy [T, B] each, in order."""
+        carry, gamma = self.carry.numpy().copy(), self.gamma
+        returns = np.empty(reward.shape)
+        for t in range(len(reward)):
+            carry = np.where(first[t], 0.0, carry * gamma) + reward[t]
+            returns[t] = carry
+        self.carry.copy_(torch.from_numpy(carry))
+        values = returns[~first]
+        n, (count, mean, squares) = len(values), self.moments.tolist()
+        if n:
+            delta = values.mean() - mean
+            squares += ((values - values.mean()) ** 2).sum() + delta**2 * count * n / (count + n)
+            mean += delta * n / (count + n)
+            self.moments.copy_(torch.tensor([count + n, mean, squares], dtype=torch.float64))
+
+    def forward(self, reward: Tensor) -> Tensor:
+        """Scale rewards of any shape."""
+        count, _, squares = self.moments.tolist()
+        if not count:
+            return reward
+        std = (squares / count + _EPSILON) ** 0.5
+        return (reward / std).clamp(-self.clip, self.clip)

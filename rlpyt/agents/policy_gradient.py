@@ -1,0 +1,106 @@
+"""The agent of policy-gradient methods: a policy and a value, feed-forward or recurrent."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from rlpyt.agents.normalizers import ObservationNormalizer
+from rlpyt.arrays import NamedArrayTuple, to_device
+from rlpyt.distributions import Distribution
+from rlpyt.rows import Inputs
+
+
+class Model(Protocol):
+    """What the agent asks of its network: `models.ActorCritic`, or a module of the user's."""
+
+    reads: frozenset[str]
+
+    def initial_state(self, batch: int) -> Any: ...
+    def policy(self, inputs: Inputs, state: Any) -> tuple[Any, Any]: ...
+    def __call__(self, inputs: Inputs, state: Any) -> tuple[Any, Tensor, Any]: ...
+
+
+class Assessment(NamedArrayTuple):
+    """What the agent thinks of rows and of the actions taken there."""
+
+    log_prob: Any  # [...]
+    entropy: Any  # [...]
+    value: Any  # [...]
+    parameters: Any  # of the policy's distribution
+
+
+class PolicyGradientAgent(nn.Module):
+    """Acts from a policy's distribution and assesses what was done.
+
+    Acting computes the action and nothing else; log-probabilities and values of a window come
+    from one forward pass of the learner.
+
+    Args:
+        model: gives the distribution's parameters and a value.
+        distribution: of the actions.
+        normalizer: of observations, or None.
+        precision: "bf16" runs the network in autocast; what it gives is float32 all the same.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        distribution: Distribution,
+        normalizer: ObservationNormalizer | None = None,
+        precision: str = "float32",
+    ) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.distribution = distribution
+        self.normalizer = normalizer
+        self.precision = precision
+        self.device = torch.device("cpu")
+
+    def to_device(self, device: torch.device) -> None:
+        self.device = device
+        self.to(device)
+
+    def read(self, inputs: Inputs) -> Inputs:
+        """The inputs on the agent's device, observations normalized."""
+        if self.device.type != "cpu":
+            inputs = to_device(inputs, self.device)
+        if self.normalizer is None:
+            return inputs
+        return inputs.replace(observation=self.normalizer(inputs.observation))
+
+    def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Any, Any, Any]:
+        """Answer one row.
+
+        Args:
+            inputs: [B, ...].
+            state: as fed at this row; the model resets it where `first`.
+            noise: [B, uniforms + normals] (`noise.Noise`); None takes the most likely action.
+
+        Returns:
+            action [B, ...], what to keep beside it (nothing), the state fed at the next row.
+        """
+        inputs = self.read(inputs)
+        parameters, state = self.model.policy(inputs, state)
+        if inputs.mask is not None:
+            parameters = self.distribution.mask(parameters, inputs.mask)
+        return self.distribution.sample(parameters, noise), (), state
+
+    def assess(self, inputs: Inputs, state: Any, action: Any) -> tuple[Assessment, Any]:
+        """Log-probability and entropy of rows' actions and the rows' values.
+
+        Args:
+            inputs: [T, B, ...], or [N, ...] without memory; already read().
+            state: as fed at the first row.
+            action: [T, B, ...] or [N, ...].
+
+        Returns:
+            The assessment, and the state fed at the row after the last.
+        """
+        parameters, value, state = self.model(inputs, state)
+        if inputs.mask is not None:
+            parameters = self.distribution.mask(parameters, inputs.mask)
+        log_prob, entropy = self.distribution.log_prob_entropy(parameters, action)
+        return Assessment(log_prob, entropy, value, parameters), state

@@ -1,0 +1,1 @@
+"""Algorithms: one file each, its loss and its update; options in `options.py`."""

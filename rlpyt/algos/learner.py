@@ -1,0 +1,69 @@
+"""One optimizer step: the same for every algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlpyt.models.flat import FlatParameters, Optimizer
+
+Loss = Callable[..., tuple[Tensor, Tensor]]
+
+
+class Learner:
+    """Backward, clip, step, over all parameters of an agent as one vector.
+
+    Args:
+        module: whose parameters are trained; already on its device.
+        optimizer: Adam or RMSprop of `models.flat`.
+        max_grad_norm: gradients are scaled down to this norm; 0 does not clip.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer: Callable[[FlatParameters], Optimizer],
+        max_grad_norm: float,
+    ) -> None:
+        self.parameters = FlatParameters(module)
+        self.optimizer = optimizer(self.parameters)
+        self.max_grad_norm = max_grad_norm or float("inf")
+        self.updates = 0
+
+    def step(self, loss: Loss, lr: float, *inputs: Any) -> Tensor:
+        """One update of all parameters.
+
+        Args:
+            loss: of `inputs`; returns the loss, 0-d, and a vector of metrics.
+            lr: learning rate.
+
+        Returns:
+            The metrics with the gradient's norm before clipping appended.
+
+        Raises:
+            FloatingPointError: a gradient is NaN or infinite; parameters are left as they were.
+        """
+        self.parameters.zero_grad()
+        value, metrics = loss(*inputs)
+        value.backward()
+        norm = self.parameters.clip_(self.max_grad_norm)
+        if not torch.isfinite(norm):
+            name = self.parameters.first_non_finite(self.parameters.gradient)
+            raise FloatingPointError(
+                f"the gradient of {name} is not finite at update {self.updates} (loss "
+                f"{value.item():.3g}); parameters are as before it. Lower --lr or "
+                "--max-grad-norm, or normalize observations and rewards"
+            )
+        self.optimizer.step(lr)
+        self.updates += 1
+        return torch.cat([metrics, norm.view(1)])
+
+    def state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state(), "updates": self.updates}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.optimizer.load(state["optimizer"])
+        self.updates = int(state["updates"])

@@ -1,0 +1,140 @@
+"""Proximal policy optimization (Schulman et al., 2017)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlpyt.agents.policy_gradient import PolicyGradientAgent
+from rlpyt.algos.learner import Learner
+from rlpyt.algos.options import PPOOptions
+from rlpyt.algos.windows import Sample, WindowReader, fold, shuffled
+from rlpyt.arrays import to_device, tree_map
+from rlpyt.functional import (
+    approximate_kl,
+    clipped_surrogate,
+    clipped_value_loss,
+    explained_variance,
+    is_clipped,
+    live_mean,
+    normalize,
+    value_loss,
+)
+from rlpyt.models.flat import Adam
+from rlpyt.rows import Window
+from rlpyt.schedules import scheduled
+
+
+class PPO:
+    """Learns from each window by several epochs of minibatches.
+
+    Args:
+        agent: is trained.
+        options: see `PPOOptions`.
+        num_envs: B.
+        total_env_steps: the length that the schedules are made for.
+        generator: shuffles; its state is part of a checkpoint.
+        compile: whether the loss is compiled.
+    """
+
+    metrics = ("loss/policy", "loss/value", "loss/entropy", "loss/kl", "loss/clip_fraction")
+
+    def __init__(
+        self,
+        agent: PolicyGradientAgent,
+        options: PPOOptions,
+        num_envs: int,
+        total_env_steps: int,
+        generator: torch.Generator,
+        compile: bool = False,
+    ) -> None:
+        self.agent, self.options, self.generator = agent, options, generator
+        self.total_env_steps = total_env_steps
+        self.reader = WindowReader(agent, options, num_envs)
+        self.learner = Learner(
+            agent.model, partial(Adam, eps=options.adam_eps), options.max_grad_norm
+        )
+        self._loss = torch.compile(self.loss) if compile else self.loss
+        self._clip = torch.zeros((), device=agent.device)  # a tensor: compiled once
+
+    def update(self, window: Window, env_steps: int) -> dict[str, Tensor]:
+        """Learn from a window that was collected by the present weights.
+
+        Args:
+            window: T answered rows and the boundary row.
+            env_steps: taken before the window.
+
+        Returns:
+            Means over the minibatches, 0-d tensors by tag.
+        """
+        options, total = self.options, self.total_env_steps
+        lr = scheduled(options.lr, options.lr_schedule, env_steps, total)
+        self._clip.fill_(scheduled(options.clip_coef, options.clip_schedule, env_steps, total))
+        sample = self.reader.sample(window)
+        explained = explained_variance(sample.value, sample.target, sample.live)
+        states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
+        chunks = fold(sample, window.state_interval)
+        minibatches = window.horizon * window.num_envs // options.minibatch_size or 1
+        seen: list[Tensor] = []
+        for epoch in range(options.update_epochs):
+            if epoch and options.recompute_advantages:
+                sample = self.reader.renew(sample, window)
+                chunks = fold(sample, window.state_interval)
+            order = shuffled(chunks.live, self.generator)
+            for j in range(minibatches):
+                index = order[j::minibatches]
+                part = tree_map(lambda x, i=index: x.index_select(1, i), chunks)
+                state = tree_map(lambda x, i=index: x.index_select(0, i), states)
+                seen.append(self.learner.step(self._loss, lr, part, state))
+            if options.target_kl and self._mean(seen[-minibatches:])["loss/kl"] > options.target_kl:
+                break
+        self.reader.observe(window)
+        return {**self._mean(seen), "loss/explained_variance": explained, "loss/lr": lr}
+
+    def loss(self, sample: Sample, state: Any) -> tuple[Tensor, Tensor]:
+        """The clipped objective (eq. 9) of a minibatch, and its parts.
+
+        Args:
+            sample: [L, N, ...].
+            state: [N, ...] as fed at the chunks' first rows.
+
+        Returns:
+            The loss, 0-d, and [5] means over live rows, in the order of `metrics`.
+        """
+        options, live = self.options, sample.live
+        now, _ = self.agent.assess(sample.inputs, state, sample.action)
+        advantage = sample.advantage
+        if options.normalize_advantage:
+            advantage = normalize(advantage, live)
+        log_ratio = now.log_prob - sample.log_prob
+        ratio = log_ratio.exp()
+        policy = -clipped_surrogate(ratio, advantage, self._clip)
+        if options.clip_value:
+            error = clipped_value_loss(now.value, sample.value, sample.target, options.clip_value)
+        else:
+            error = value_loss(now.value, sample.target)
+        total = policy + options.value_coef * error - options.entropy_coef * now.entropy
+        with torch.no_grad():
+            kl, clipped = approximate_kl(log_ratio), is_clipped(ratio, self._clip)
+            parts = torch.stack([policy, error, now.entropy, kl, clipped.float()])  # [5, L, N]
+            means = torch.where(live, parts, 0.0).sum((1, 2)) / live.sum().clamp(min=1)
+        return live_mean(total, live), means
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "learner": self.learner.state(),
+            "reader": self.reader.state(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.learner.load(state["learner"])
+        self.reader.load(state["reader"])
+        self.generator.set_state(state["generator"])
+
+    def _mean(self, seen: list[Tensor]) -> dict[str, Tensor]:
+        means = torch.stack(seen).mean(0)
+        return dict(zip((*self.metrics, "loss/gradient_norm"), means.unbind(), strict=True))

@@ -1,0 +1,130 @@
+"""From options to parts: the script that builds a run, as a user would by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from rlpyt import noise
+from rlpyt.agents.normalizers import ObservationNormalizer
+from rlpyt.agents.policy_gradient import PolicyGradientAgent
+from rlpyt.algos.a2c import A2C
+from rlpyt.algos.ppo import PPO
+from rlpyt.arrays import tree_leaves
+from rlpyt.distributions import for_action
+from rlpyt.envs.make import make, probe
+from rlpyt.envs.spec import EnvSpec, example
+from rlpyt.evaluation import Evaluator
+from rlpyt.models.actor_critic import ActorCritic
+from rlpyt.noise import Noise, ResetSeeds
+from rlpyt.resolve import Resolved, apply, draw_seed, resolve
+from rlpyt.rows import Window, example_row
+from rlpyt.run import Run
+from rlpyt.samplers.sampler import Environments, Sampler
+from rlpyt.vector.in_process import InProcess
+
+LEARNERS = {"ppo": PPO, "a2c": A2C}
+EVALUATION_ENVS = 8  # at most; an evaluation of fewer episodes has fewer
+EVALUATION_HORIZON = 16  # rows between looks at who is done
+
+ModelFactory = Callable[[EnvSpec], nn.Module]
+
+
+@dataclass
+class Parts:
+    """What a run is made of."""
+
+    spec: EnvSpec
+    agent: PolicyGradientAgent
+    algorithm: PPO | A2C
+    sampler: Sampler
+    evaluator: Evaluator
+    resolved: Resolved
+    solved_return: float | None = None  # what the environment's registration calls solved
+
+    def close(self) -> None:
+        self.sampler.envs.close()
+        self.evaluator.close()
+
+
+def build(
+    run: Run,
+    resolved: Resolved | None = None,
+    *,
+    model: ModelFactory | None = None,
+) -> Parts:
+    """Make every part of a run.
+
+    Args:
+        run: the options.
+        resolved: the choices of a run that is resumed; None makes them.
+        model: makes the network for a specification, in place of `ActorCritic`.
+    """
+    seed = resolved.seed if resolved else draw_seed(run)
+    spec = probe(run.env)
+    torch.set_num_threads(1)  # the weights do not depend on how many cores draw them
+    torch.manual_seed(noise.seed(seed, noise.INITIAL_WEIGHTS) >> 1)
+    distribution = for_action(spec.action)
+    network = model(spec) if model else ActorCritic(spec, distribution, run.model)
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    images = any(x.dtype == np.uint8 and x.ndim > 1 for x in tree_leaves(example(spec.observation)))
+    resolved = resolved or resolve(run, seed, parameters, images)
+    apply(resolved)
+
+    normalizer = None
+    if run.algo.normalize_observation:
+        normalizer = ObservationNormalizer(example(spec.observation))
+    agent = PolicyGradientAgent(network, distribution, normalizer, resolved.precision)
+    agent.to_device(torch.device(resolved.device))
+    algorithm = LEARNERS[run.algo_name](
+        agent,
+        run.algo,
+        run.env.num_envs,
+        run.schedule_steps,
+        torch.Generator().manual_seed(noise.seed(seed, noise.LEARNER) >> 1),
+        resolved.compile,
+    )
+
+    def sampler(num_envs: int, horizon: int, role: int, stream: int | None) -> Sampler:
+        seeds = ResetSeeds(seed, role)
+        envs = environments(run, spec, num_envs, seeds)
+        window = Window(
+            example_row(spec),
+            horizon,
+            num_envs,
+            reads=agent.model.reads,
+            frame_stack=spec.frame_stack,
+            state=agent.model.initial_state(num_envs),
+            state_interval=run.algo.state_interval if role == noise.TRAINING_RESETS else None,
+        )
+        if stream is None:
+            return Sampler(envs, agent, window, None)
+        sizes = distribution.uniforms, distribution.normals
+        return Sampler(envs, agent, window, Noise(seed, stream, range(num_envs), *sizes))
+
+    evaluation_envs = max(1, min(EVALUATION_ENVS, run.loop.eval_episodes))
+    evaluation_stream = noise.EVALUATION_NOISE if run.loop.eval_stochastic else None
+    return Parts(
+        spec,
+        agent,
+        algorithm,
+        sampler(run.env.num_envs, run.algo.horizon, noise.TRAINING_RESETS, noise.ACTION_NOISE),
+        Evaluator(
+            lambda: sampler(
+                evaluation_envs, EVALUATION_HORIZON, noise.EVALUATION_RESETS, evaluation_stream
+            ),
+            run.loop.eval_episodes,
+            run.loop.eval_max_steps,
+        ),
+        resolved,
+    )
+
+
+def environments(run: Run, spec: EnvSpec, num_envs: int, seeds: ResetSeeds) -> Environments:
+    """B environments, stepped here."""
+    role = "train" if seeds.role == noise.TRAINING_RESETS else "evaluation"
+    return InProcess([make(run.env, b, role=role) for b in range(num_envs)], spec, seeds)

@@ -1,0 +1,1 @@
+"""Environments: making, describing and checking them, and the suites shipped here."""

@@ -1,0 +1,387 @@
+"""Atari 2600 games under named protocols, written straight on the emulator's interface.
+
+A score means something only together with its protocol: how sticky the actions are, how many
+frames one lasts, what begins and ends an episode (Machado et al., 2018, section 4). A `Protocol`
+says all of it once, and drives this environment and ale-py's vector environment alike.
+
+Observations are single frames; stacks are built where rows are read. Rewards are raw.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import ale_py
+import cv2
+import gymnasium
+import numpy as np
+from ale_py import roms
+from gymnasium.spaces import Box, Discrete
+
+from rlpyt.errors import UsageError
+
+_NOOP: Final = ale_py.Action.NOOP
+_FIRE: Final = ale_py.Action.FIRE
+_BLOCK: Final = 1024  # frames whose stickiness is drawn at once
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The settings of a game that scores depend on."""
+
+    name: str
+    """What scores are reported under."""
+    sticky: float
+    """Probability that the emulator repeats the last action instead, drawn every frame."""
+    life_loss: bool
+    """End an episode where a life is lost; the game goes on in the next one (training only)."""
+    noop_max: int
+    """A game starts with 0 .. noop_max - 1 frames without action; 0 and 1: with none."""
+    fire: bool
+    """Press FIRE for a game's first frame, where the game has that action."""
+    frame_skip: int = 4
+    """Frames that an action lasts."""
+    max_frames: int = 108_000
+    """Frames, counted from the first action, after which a game is truncated: half an hour."""
+    full_action_space: bool = False
+    """All 18 actions instead of those that do something in this game."""
+    max_pool: bool = True
+    """Observe the maximum over an action's last two frames, because sprites flicker."""
+    grayscale: bool = True
+    """Observe luminance instead of three colours."""
+    screen_size: int = 84
+    """Height and width of a frame after resizing by area."""
+
+    def whole_games(self) -> Protocol:
+        """The same protocol for evaluation, where losing a life ends nothing."""
+        return replace(self, life_loss=False)
+
+
+# Machado et al. (2018), as Gymnasium registers it in "ALE/…-v5": sticky actions are the only
+# randomness, and an episode is a game. The paper's own runs had frame_skip=5,
+# full_action_space=True and max_frames=18_000.
+machado2018: Final = Protocol("machado2018", sticky=0.25, life_loss=False, noop_max=0, fire=False)
+
+# Mnih et al. (2015), methods, in the form that later papers compare with: "…NoFrameskip-v4" in
+# the wrappers of OpenAI Baselines, whose FIRE at the start is not in the paper.
+mnih2015: Final = Protocol("mnih2015", sticky=0.0, life_loss=True, noop_max=30, fire=True)
+
+# Castro et al. (2018), Dopamine, section 3: 27,000 actions at most, whole games. Field for field
+# it is Machado et al.'s protocol; its own name keeps results under their source.
+dopamine: Final = replace(machado2018, name="dopamine")
+
+PROTOCOLS: Final[Mapping[str, Protocol]] = {p.name: p for p in (machado2018, mnih2015, dopamine)}
+_BY_SUFFIX: Final[Mapping[str, Protocol]] = {"-v5": machado2018, "NoFrameskip-v4": mnih2015}
+
+
+def is_atari(env_id: str) -> bool:
+    """Whether ale-py registers this Gymnasium id."""
+    spec = gymnasium.registry.get(env_id)
+    return spec is not None and spec.entry_point == "ale_py.env:AtariEnv"
+
+
+def game_of(env_id: str) -> str:
+    """The emulator's name of an id's game: "ms_pacman" for "ALE/MsPacman-v5"."""
+    if not is_atari(env_id):
+        raise UsageError(f"{env_id} is not an Atari id; Atari ids look like ALE/Pong-v5")
+    return gymnasium.spec(env_id).kwargs["game"]
+
+
+def protocol_for(env_id: str, name: str | None = None) -> Protocol:
+    """The protocol called `name`; without one, the protocol that an id stands for."""
+    if name is not None:
+        if name not in PROTOCOLS:
+            raise UsageError(f"protocol={name!r} is unknown; choose one of {', '.join(PROTOCOLS)}")
+        return PROTOCOLS[name]
+    for suffix, protocol in _BY_SUFFIX.items():
+        if env_id.endswith(suffix):
+            return protocol
+    raise UsageError(
+        f"{env_id} stands for no known protocol; use ALE/…-v5 (machado2018) or …NoFrameskip-v4 "
+        f"(mnih2015), or choose protocol={' or '.join(PROTOCOLS)}"
+    )
+
+
+def make_atari(
+    env_id: str,
+    protocol: str | Protocol | None = None,
+    *,
+    render_mode: str | None = None,
+    **settings: Any,
+) -> AtariEnvironment:
+    """One game.
+
+    Args:
+        env_id: a Gymnasium id that ale-py registers.
+        protocol: a protocol or its name; None takes the one that the id stands for.
+        render_mode: "rgb_array" or None.
+        settings: fields of the protocol to change, and the game's `mode` and `difficulty`.
+    """
+    game = game_of(env_id)
+    if not isinstance(protocol, Protocol):
+        protocol = protocol_for(env_id, protocol)
+    game_settings = {key: settings.pop(key) for key in ("mode", "difficulty") if key in settings}
+    known = {field.name for field in fields(Protocol)}
+    if unknown := settings.keys() - known:
+        raise UsageError(
+            f"{env_id} has no setting {', '.join(sorted(unknown))}; "
+            f"it has mode, difficulty, {', '.join(sorted(known))}"
+        )
+    protocol = replace(protocol, **settings)
+    return AtariEnvironment(game, protocol, render_mode=render_mode, **game_settings)
+
+
+class AtariEnvironment(gymnasium.Env[np.ndarray, int]):
+    """One game under a protocol: uint8 frames, raw rewards, exact snapshots.
+
+    Every info holds `lives`, `game_over` (the game ended, by its rules or by max_frames; an
+    episode that ended without it was a life) and `game_return`, the sum of the game's rewards.
+    After a lost life `reset` does one NOOP step in the same game, whose reward only `game_return`
+    sees, and ignores its seed; `options={"new_game": True}` begins a new game all the same. Should
+    that NOOP end the game, `reset` begins the next one and says `game_over`.
+
+    A seeded reset is a function of the seed alone. It plays the same game as ale-py's own, which
+    sets "random_seed" and loads the ROM again (90 ms), but goes back to the game's first state
+    (0.1 ms): the seed's only trace there is the generator of sticky actions, kept outside.
+
+    Args:
+        game: the emulator's name of the game, such as "ms_pacman".
+        protocol: how it is played.
+        mode, difficulty: switches of the console, None for the game's own defaults.
+        render_mode: "rgb_array" or None.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        protocol: Protocol,
+        *,
+        mode: int | None = None,
+        difficulty: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        _check(protocol)
+        self.game, self.protocol, self.render_mode = game, protocol, render_mode
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 60 // protocol.frame_skip}
+        self._ale = ale = _emulator(game, protocol, mode, difficulty)
+        self.actions = (
+            ale.getLegalActionSet() if protocol.full_action_space else ale.getMinimalActionSet()
+        )
+        self._fires = protocol.fire and _FIRE in self.actions
+        self._pools = protocol.max_pool and protocol.frame_skip > 1
+
+        height, width = ale.getScreenDims()
+        size = protocol.screen_size
+        colours = () if protocol.grayscale else (3,)
+        self._grab = ale.getScreenGrayscale if protocol.grayscale else ale.getScreenRGB
+        self._screens = np.zeros((2, height, width, *colours), np.uint8)
+        self.observation_space = Box(0, 255, (size, size, *colours), np.uint8)
+        self.action_space = Discrete(len(self.actions))
+
+        ale.reset_game()
+        self._first_state = ale.cloneState(include_rng=True)
+        self._first_observation = self._observe()
+        self._sticky = StickyActions(protocol.sticky)
+        self._held = _NOOP  # what the emulator's stick does: the action that may be repeated
+        self._lives = ale.lives()
+        self._frames = 0  # of this game, from its first action
+        self._game_return = 0.0
+        self._life_lost = False  # the last step ended an episode, but not the game
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode: the next life of this game, or a new game."""
+        ended = False
+        if self._life_lost and not (options or {}).get("new_game", False):
+            observation, _, ended = self._advance(_NOOP)
+            if not ended:
+                self._life_lost = False
+                return observation, self._info(False)
+        super().reset(seed=seed)
+        observation = self._new_game(seed)
+        self._lives, self._life_lost = self._ale.lives(), False
+        self._frames, self._game_return = 0, 0.0
+        return observation, self._info(ended)
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Hold an action for `frame_skip` frames."""
+        lives = self._lives
+        observation, reward, ended = self._advance(self.actions[action])
+        life_lost = self.protocol.life_loss and self._lives < lives
+        self._life_lost = life_lost and not ended
+        terminated = life_lost or (ended and self._ale.game_over())
+        truncated = self._frames >= self.protocol.max_frames
+        return observation, reward, terminated, truncated, self._info(ended)
+
+    def render(self) -> np.ndarray | None:
+        """The screen in colour, uint8 [height, width, 3]."""
+        return self._ale.getScreenRGB() if self.render_mode == "rgb_array" else None
+
+    def get_action_meanings(self) -> list[str]:
+        """The actions' names in the emulator."""
+        return [action.name for action in self.actions]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """All that the next steps depend on, 20 kB."""
+        emulator = self._ale.cloneState(include_rng=True).serialize()
+        generator = json.dumps(self.np_random.bit_generator.state).encode()
+        return {
+            "emulator": np.frombuffer(emulator, np.uint8).copy(),
+            "generator": np.frombuffer(generator, np.uint8).copy(),
+            "counters": np.array(
+                [self._held.value, self._lives, self._frames, self._life_lost], np.int64
+            ),
+            "game_return": np.array(self._game_return),
+            **self._sticky.snapshot(),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue exactly as the environment that made this snapshot would have.
+
+        The picture is no part of the emulator's state: `render` shows it from the next step on.
+        """
+        self._ale.restoreState(ale_py.ALEState(state["emulator"].tobytes()))
+        self.np_random.bit_generator.state = json.loads(state["generator"].tobytes())
+        held, self._lives, self._frames, life_lost = state["counters"].tolist()
+        self._held, self._life_lost = ale_py.Action(held), bool(life_lost)
+        self._game_return = float(state["game_return"])
+        self._sticky.restore(state)
+
+    def _info(self, game_over: bool) -> dict[str, Any]:
+        return {"lives": self._lives, "game_over": game_over, "game_return": self._game_return}
+
+    def _advance(self, action: ale_py.Action) -> tuple[np.ndarray, float, bool]:
+        """Play a step's frames: observation, reward, whether the game ended."""
+        skip, screens = self.protocol.frame_skip, self._screens
+        reward = sum([self._frame(action) for _ in range(skip - 1)])
+        if self._pools:
+            self._grab(screens[1])
+        reward += self._frame(action)
+        self._lives = self._ale.lives()
+        self._frames += skip
+        self._game_return += reward
+        ended = self._ale.game_over() or self._frames >= self.protocol.max_frames
+        return self._observe(self._pools), float(reward), ended
+
+    def _frame(self, action: ale_py.Action) -> int:
+        if not self._sticky.repeats():
+            self._held = action
+        return self._ale.act(self._held)
+
+    def _new_game(self, seed: int | None) -> np.ndarray:
+        """Start a game and press what the protocol presses: its first observation."""
+        protocol, pressed = self.protocol, self._fires
+        self._held = _NOOP
+        if seed is None:
+            self._ale.reset_game()
+            noops = int(self.np_random.integers(max(protocol.noop_max, 1)))
+        else:
+            self._ale.restoreState(self._first_state)
+            noops = self._sticky.seed(seed) * protocol.noop_max >> 32
+        if self._fires:
+            self._frame(_FIRE)
+        for _ in range(noops - self._fires):
+            pressed = True
+            self._frame(_NOOP)
+            if self._ale.game_over():
+                self._ale.reset_game()
+                self._held = _NOOP
+        if seed is not None and not pressed:
+            return self._first_observation.copy()  # a restored emulator has not drawn it yet
+        return self._observe()
+
+    def _observe(self, pool: bool = False) -> np.ndarray:
+        """The screen, or its maximum with the one kept before, resized by area."""
+        screen, before = self._screens
+        self._grab(screen)
+        if pool:
+            np.maximum(screen, before, out=screen)
+        size = self.protocol.screen_size
+        return cv2.resize(screen, (size, size), interpolation=cv2.INTER_AREA)
+
+
+class StickyActions:
+    """On which frames the emulator repeats the action before: the draws that ALE would make.
+
+    ALE 0.12 draws two words of a std::mt19937 a frame, one a player, and repeats where
+    word / 2^32 < probability. Drawn here, because its saved state leaves out the action that it
+    is repeating, so that a restored game would not go on as before.
+    """
+
+    def __init__(self, probability: float) -> None:
+        self._limit = probability * 2**32
+        self._generator = np.random.RandomState()
+        self.seed(int(np.random.SeedSequence().generate_state(1)[0]))
+
+    def seed(self, seed: int) -> int:
+        """Begin again as ALE does with this seed; returns the generator's first word."""
+        self._generator.seed(seed % 2**31)  # ALE takes a C int
+        return self._draw()
+
+    def repeats(self) -> bool:
+        """Whether the next frame repeats the action before."""
+        if self._at == _BLOCK:
+            self._draw()
+        self._at += 1
+        return self._block[self._at - 1]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """The generator before the current block, and the place in the block."""
+        return {"sticky_words": self._before[1], "sticky_at": np.array([self._before[2], self._at])}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        position, at = state["sticky_at"].tolist()
+        self._generator.set_state(("MT19937", state["sticky_words"], position))
+        self._draw()
+        self._at = at
+
+    def _draw(self) -> int:
+        self._before = self._generator.get_state()
+        words = self._generator.randint(2**32, size=(_BLOCK, 2), dtype=np.uint32)
+        self._block: list[bool] = (words[:, 0] < self._limit).tolist()
+        self._at = 0
+        return int(words[0, 0])
+
+
+def _emulator(
+    game: str, protocol: Protocol, mode: int | None, difficulty: int | None
+) -> ale_py.ALEInterface:
+    """The game, loaded; the same every time."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    rom = roms.get_rom_path(game)
+    if rom is None:
+        raise UsageError(f"game={game!r} is no game of ale-py; names look like ms_pacman")
+    ale = ale_py.ALEInterface()
+    ale.setInt("random_seed", 0)
+    ale.setFloat("repeat_action_probability", 0.0)  # StickyActions does it
+    ale.setInt("max_num_frames_per_episode", 0)  # its count would include the start's frames
+    ale.loadROM(rom)
+    for name, value, known, choose in (
+        ("mode", mode, ale.getAvailableModes(), ale.setMode),
+        ("difficulty", difficulty, ale.getAvailableDifficulties(), ale.setDifficulty),
+    ):
+        if value is None:
+            continue
+        if value not in known:
+            raise UsageError(f"{name}={value} is not among {game}'s: {known}")
+        choose(value)
+    return ale
+
+
+def _check(protocol: Protocol) -> None:
+    rules = (
+        ("sticky", 0 <= protocol.sticky < 1, "in [0, 1)"),
+        ("frame_skip", protocol.frame_skip >= 1, "at least 1"),
+        ("noop_max", protocol.noop_max >= 0, "at least 0"),
+        ("max_frames", protocol.max_frames >= 1, "at least 1"),
+        ("screen_size", protocol.screen_size >= 1, "at least 1"),
+    )
+    for name, holds, rule in rules:
+        if not holds:
+            raise UsageError(
+                f"{name}={getattr(protocol, name)} of an Atari protocol must be {rule}"
+            )

@@ -1,0 +1,300 @@
+"""Makes an environment from its options, and describes it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec as Registration
+from gymnasium.envs.registration import load_env_creator
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.wrappers import TimeLimit
+
+from rlpyt.envs.options import EnvOptions
+from rlpyt.envs.registry import (
+    did_you_mean,
+    find,
+    find_callable,
+    import_for,
+    import_user_module,
+    missing,
+)
+from rlpyt.envs.spaces import to_spec
+from rlpyt.envs.spec import Box, Discrete, EnvSpec, MultiDiscrete, Spec, leaves
+from rlpyt.errors import UsageError
+
+Role = Literal["train", "evaluation"]
+ATARI_FRAME_STACK = 4  # Mnih et al. (2015), and every protocol since
+MASK = "action_mask"
+
+
+def make(
+    options: EnvOptions, rank: int = 0, *, role: Role = "train", render_mode: str | None = None
+) -> gymnasium.Env[Any, Any]:
+    """One environment.
+
+    Args:
+        options: `env` may also be a callable that returns an environment.
+        rank: number of this environment; no two of a job have the same. A factory whose signature
+            has `rank` is given it (so too `role` and `render_mode`).
+        role: in evaluation a game of Atari is played to its end, whatever the protocol.
+        render_mode: passed on to whatever takes one.
+    """
+    offered = {"rank": rank, "role": role, "render_mode": render_mode}
+    env, limited = _create(options, offered)
+    _require_env(env, options)
+    for reference in options.wrapper:
+        env = find_callable(reference, "wrapper")(env)
+        if not isinstance(env, gymnasium.Env):
+            raise UsageError(
+                f"wrapper={reference!r} returned {_type(env)}; return the wrapped gymnasium.Env"
+            )
+    if options.max_episode_steps is not None and not limited:
+        env = TimeLimit(env, options.max_episode_steps)
+    return env
+
+
+def probe(options: EnvOptions) -> EnvSpec:
+    """Describe an environment made for this alone and closed again."""
+    env = make(options)
+    try:
+        return describe(env, options)
+    finally:
+        env.close()
+
+
+def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
+    """What agents and models need to know of an environment.
+
+    Resets it where only an info can tell whether there is a mask of valid actions.
+    """
+    action = to_spec(env.action_space, "action")
+    if not leaves(action):
+        raise UsageError(f"the action space {env.action_space} of {name_of(options)} is empty")
+    mask, mask_size = _find_mask(env, options, action)
+    space = env.observation_space
+    if mask == "observation":
+        assert isinstance(space, spaces.Dict)
+        space = spaces.Dict([(key, part) for key, part in space.spaces.items() if key != MASK])
+    observation = to_spec(space, "observation", float64_as=options.float64_as)
+    if not leaves(observation):
+        raise UsageError(
+            f"the observation space {env.observation_space} of {name_of(options)} has nothing to "
+            "observe; give it a constant, such as Box(0, 1, (1,))"
+        )
+    atari = is_atari(options)
+    return EnvSpec(
+        id=name_of(options),
+        observation=observation,
+        action=action,
+        mask=mask,
+        mask_size=mask_size,
+        env_info=tuple(options.info),
+        frame_stack=_frame_stack(observation, options, ATARI_FRAME_STACK if atari else 1),
+        frames_per_step=env.get_wrapper_attr("protocol").frame_skip if atari else 1,
+    )
+
+
+def is_atari(options: EnvOptions) -> bool:
+    """Whether the environment is a game of ale-py, played under a protocol."""
+    env = options.env
+    return isinstance(env, str) and (env.startswith("ALE/") or "NoFrameskip-" in env)
+
+
+def name_of(options: EnvOptions) -> str:
+    """The environment's name in messages and folders."""
+    env: Any = options.env
+    return env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
+
+
+def require_next_step(envs: VectorEnv[Any, Any, Any], name: str) -> None:
+    """Refuse a vector environment that does not reset in the step after an episode's end."""
+    mode = envs.metadata.get("autoreset_mode")
+    if mode is None:
+        says = "does not declare its autoreset mode"
+    elif AutoresetMode(mode) is AutoresetMode.NEXT_STEP:
+        return
+    else:
+        says = f"resets in mode {AutoresetMode(mode).value}"
+    raise UsageError(
+        f"{name}: the vector environment {_type(envs)} {says}, and rows need an episode's final "
+        "observation and the reset on steps of their own; make it with "
+        'autoreset_mode=AutoresetMode.NEXT_STEP (metadata["autoreset_mode"] must say so), or give '
+        "a factory of single environments"
+    )
+
+
+def _create(options: EnvOptions, offered: dict[str, Any]) -> tuple[Any, bool]:
+    """The environment without the user's wrappers, and whether its time limit is on it."""
+    env: Any = options.env
+    if not isinstance(env, str):
+        return _call(env, options, offered), False
+    if options.protocol is not None and not is_atari(options):
+        raise UsageError(
+            f"protocol={options.protocol} is for Atari, and {env} is not; leave it out"
+        )
+    module, colon, name = env.partition(":")
+    if colon:
+        import_user_module(module, f"env={env!r}")
+        if name not in gymnasium.registry:
+            return _call(find_callable(env, "env"), options, offered), False
+        return _registered(gymnasium.registry[name], options, offered), True
+    if is_atari(options):
+        return _atari(env, options, offered), False
+    return _registered(find(env), options, offered), True
+
+
+def _atari(env_id: str, options: EnvOptions, offered: dict[str, Any]) -> Any:
+    find(env_id)
+    atari = import_for(env_id, "rlpyt.envs.atari")
+    protocol = atari.protocol_for(env_id, options.protocol)
+    if offered["role"] == "evaluation":
+        protocol = protocol.whole_games()
+    return atari.make_atari(env_id, protocol, render_mode=offered["render_mode"], **options.kwargs)
+
+
+def _registered(entry: Registration, options: EnvOptions, offered: dict[str, Any]) -> Any:
+    # The order of calls is ours to keep, and `rlpyt check-env` checks more than the passive
+    # checker: together they cost as much as a step of CartPole.
+    entry = copy.copy(entry)
+    entry.order_enforce = False
+    point = entry.entry_point
+    try:
+        creator = load_env_creator(point) if isinstance(point, str) else point
+        kwargs = _arguments(creator, options, offered, entry.kwargs)
+        return gymnasium.make(
+            entry,
+            max_episode_steps=options.max_episode_steps,
+            disable_env_checker=True,
+            **kwargs,
+        )
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise missing(entry.id, error) from error
+
+
+def _call(factory: Callable[..., Any], options: EnvOptions, offered: dict[str, Any]) -> Any:
+    return factory(**_arguments(factory, options, offered, {}))
+
+
+def _arguments(
+    creator: Any, options: EnvOptions, offered: dict[str, Any], own: dict[str, Any]
+) -> dict[str, Any]:
+    """The user's arguments, and of those offered the ones that the signature names.
+
+    Args:
+        own: arguments that the creator is given in any case.
+    """
+    kwargs = options.kwargs
+    try:
+        signature = inspect.signature(creator)
+    except (TypeError, ValueError):  # written in C: nothing is known of it
+        return kwargs
+    parameters = signature.parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for name in kwargs if not takes_any else ():
+        if name not in parameters:
+            raise UsageError(
+                f"env_kwargs: {name_of(options)} takes no argument "
+                f"{name!r}{did_you_mean(name, parameters)}; it takes {', '.join(parameters)}"
+            )
+    given = {
+        name: value for name, value in offered.items() if name in parameters and value is not None
+    }
+    try:
+        signature.bind(**own | given | kwargs)
+    except TypeError as error:
+        raise UsageError(
+            f"env={name_of(options)}: {error}; give it with --env-kwargs name=value"
+        ) from None
+    return given | kwargs
+
+
+def _require_env(env: Any, options: EnvOptions) -> None:
+    name = name_of(options)
+    if isinstance(env, VectorEnv):
+        require_next_step(env, name)
+        raise UsageError(
+            f"env={name} returned a vector environment ({_type(env)}, {env.num_envs} environments) "
+            "where a single one is needed; return one, --num-envs makes as many as you want"
+        )
+    if isinstance(env, gymnasium.Env):
+        return
+    if any(base.__module__.partition(".")[0] == "gym" for base in type(env).__mro__):
+        raise UsageError(
+            f"env={name} is an environment ({_type(env)}) of the legacy package gym, not of "
+            "gymnasium; import it through shimmy: pip install 'shimmy[gym-v26]', then a factory "
+            "that returns gymnasium.make('GymV26Environment-v0', env=...)"
+        )
+    raise UsageError(f"env={name} returned {_type(env)}; return a gymnasium.Env")
+
+
+def _find_mask(
+    env: gymnasium.Env[Any, Any], options: EnvOptions, action: Spec
+) -> tuple[Literal["observation", "info"] | None, int]:
+    """Where the mask of valid actions comes from, and its size."""
+    if not options.action_mask:
+        return None, 0
+    space = env.observation_space
+    if isinstance(space, spaces.Dict) and MASK in space.spaces:
+        size = sum(int(np.prod(part.shape)) for part in _parts(space[MASK]))
+        where: Literal["observation", "info"] = "observation"
+    elif not isinstance(action, Discrete | MultiDiscrete) or is_atari(options):
+        return None, 0
+    else:
+        _, info = env.reset(seed=0)
+        if info.get(MASK) is None:
+            return None, 0
+        try:
+            size, where = np.asarray(info[MASK], np.bool_).size, "info"
+        except ValueError:
+            size, where = -1, "info"
+    choices = _choices(action)
+    if size != choices or choices == 0:
+        needed = f"{choices} values, one for each choice of" if choices else "no choices in"
+        raise UsageError(
+            f"{name_of(options)}: {MASK} in the {where} has "
+            f"{size if size >= 0 else 'a ragged number of'} values, and there are {needed} the "
+            f"action space {env.action_space}; give one flat array, or pass --no-action-mask to "
+            "treat it as any other value"
+        )
+    return where, size
+
+
+def _parts(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    return (
+        [leaf for part in space.spaces for leaf in _parts(part)]
+        if isinstance(space, spaces.Tuple)
+        else [space]
+    )
+
+
+def _choices(action: Spec) -> int:
+    match action:
+        case Discrete(n):
+            return n
+        case MultiDiscrete(nvec):
+            return sum(nvec)
+    return 0
+
+
+def _frame_stack(observation: Spec, options: EnvOptions, default: int) -> int:
+    images = any(isinstance(leaf, Box) and leaf.image for _, leaf in leaves(observation))
+    stack = options.frame_stack or default
+    if stack > 1 and not images:
+        if options.frame_stack is None:
+            return 1
+        raise UsageError(
+            f"frame_stack={stack} stacks images (uint8 of 2 or 3 dimensions), and "
+            f"{name_of(options)} observes none; use --memory lstm, or "
+            "gymnasium.wrappers.FrameStackObservation in a wrapper of your own"
+        )
+    return stack
+
+
+def _type(x: Any) -> str:
+    return f"{type(x).__module__}.{type(x).__qualname__}"

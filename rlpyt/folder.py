@@ -1,0 +1,182 @@
+"""A run's folder: `run.json` says what it is, what it runs on and how it ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import types
+import typing
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rlpyt.envs.options import EnvOptions
+from rlpyt.errors import UsageError
+from rlpyt.models.options import ModelOptions
+from rlpyt.run import ALGORITHMS, LoopOptions, Run
+
+FORMAT = 1
+PARTS = ("env", "algo", "model", "loop")
+_VERSIONED = ("rlpyt", "torch", "numpy", "gymnasium", "ale-py", "mujoco")
+
+
+class RunFolder:
+    """Reads and writes `run.json`, atomically.
+
+    Args:
+        path: the folder; it need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, run: Run, seed: int) -> RunFolder:
+        """Make a folder of its own for a run, with a number behind a name that is taken."""
+        stamp = time.strftime("%m%d-%H%M%S")
+        env = re.sub(r"[^\w.\-]+", "-", run.env_name)
+        name = run.loop.name or f"{env}__{run.algo_name}__{seed}__{stamp}"
+        for attempt in range(1, 1000):
+            path = Path(run.loop.runs) / (name if attempt == 1 else f"{name}-{attempt}")
+            try:
+                path.mkdir(parents=True, exist_ok=False)
+                return cls(path)
+            except FileExistsError:
+                if run.loop.name:
+                    raise UsageError(
+                        f"name={name}: {path} exists; choose another --name, or go on with it: "
+                        f"rlpyt resume {path}"
+                    ) from None
+            except OSError as error:
+                raise UsageError(
+                    f"runs={run.loop.runs}: {path} cannot be made ({error.strerror}); choose a "
+                    "folder that can be written with --runs"
+                ) from None
+        raise UsageError(f"{run.loop.runs} holds a thousand runs named {name}; choose a --name")
+
+    def begin(self, run: Run, resolved: dict[str, Any]) -> None:
+        """Write what a run is before it starts."""
+        self._write(
+            {
+                "format": FORMAT,
+                "algo": run.algo_name,
+                "env": run.env_name,
+                "seed": resolved["seed"],
+                "status": "running",
+                "env_steps": 0,
+                "preset": run.preset,
+                "options": options(run),
+                "resolved": resolved,
+                "versions": versions(),
+                "git": git_state(),
+                "command": sys.argv,
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "resumed": [],
+            }
+        )
+
+    def update(self, **fields: Any) -> None:
+        """Change some fields of run.json."""
+        self._write({**self.read(), **fields})
+
+    def read(self) -> dict[str, Any]:
+        file = self.path / "run.json"
+        try:
+            content = json.loads(file.read_text())
+        except FileNotFoundError:
+            raise UsageError(
+                f"{self.path} is no run: it has no run.json; give a folder below --runs"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{file} cannot be read: {error}") from None
+        if content.get("format", 0) > FORMAT:
+            raise UsageError(
+                f"{file} has format {content['format']}, this rlpyt reads up to {FORMAT}; "
+                "install a newer rlpyt"
+            )
+        return content
+
+    def run(self) -> Run:
+        """The run's options as they were."""
+        content = self.read()
+        parts = content["options"]
+        try:
+            return Run(
+                env=_construct(EnvOptions, parts["env"]),
+                algo=_construct(ALGORITHMS[content["algo"]], parts["algo"]),
+                model=_construct(ModelOptions, parts["model"]),
+                loop=_construct(LoopOptions, parts["loop"]),
+                preset=content.get("preset", "none"),
+                schedule_steps_from=content.get("schedule_steps"),
+            )
+        except (KeyError, TypeError) as error:
+            raise UsageError(
+                f"{self.path / 'run.json'} does not hold the options of a run ({error})"
+            ) from None
+
+    def _write(self, content: dict[str, Any]) -> None:
+        part = self.path / ".run.json.part"
+        with open(part, "w") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, self.path / "run.json")
+
+
+def options(run: Run) -> dict[str, Any]:
+    """The options as JSON, by part."""
+    parts = {name: dataclasses.asdict(getattr(run, name)) for name in PARTS}
+    parts["env"]["env"] = run.env_name
+    return parts
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's numbers depend on."""
+    found = {"python": sys.version.split()[0]}
+    for package in _VERSIONED:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the working folder and whether files differ from it; {} outside of a repository."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], capture_output=True, text=True, check=True, timeout=5
+    )
+    return done.stdout.strip()
+
+
+def _construct(kind: type[Any], values: dict[str, Any]) -> Any:
+    """A dataclass from JSON, whose lists are tuples again."""
+    hints = typing.get_type_hints(kind)
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(
+        **{
+            name: tuple(value) if isinstance(value, list) and _is_tuple(hints[name]) else value
+            for name, value in values.items()
+            if name in known
+        }
+    )
+
+
+def _is_tuple(hint: Any) -> bool:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return any(_is_tuple(part) for part in typing.get_args(hint))
+    return typing.get_origin(hint) is tuple

@@ -1,0 +1,207 @@
+"""Episode returns and lengths, counted from rows alone: nothing else reports or doubles them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rlpyt.rows import Row
+
+RECENT = 100  # episodes in `rollout/return_100`, as in the Gymnasium leaderboard's "solved"
+
+Infos = Mapping[tuple[int, int], Mapping[str, float]]  # (row, column) -> numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An episode that ended, with its undiscounted, unclipped, unscaled return."""
+
+    column: int
+    env_steps: int  # of the whole run, when it ended
+    raw_return: float
+    length: int
+    info: Mapping[str, float] = field(default_factory=dict)
+
+
+class Episodes:
+    """Env steps and episodes of B columns, over windows of rows that follow each other.
+
+    A window's row 0 is the boundary row of the window before and was counted there; so every row
+    is counted once, when it arrives, and every action once, when the row that follows it is here.
+
+    Args:
+        num_envs: B.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.env_steps = 0
+        self.total = 0  # episodes that ended in the whole run
+        self.recent: deque[Episode] = deque(maxlen=RECENT)
+        self._return = np.zeros(num_envs)  # of the open episode of each column
+        self._length = np.zeros(num_envs, np.int64)
+        self._line = _Line()
+
+    def count(
+        self, rows: Row, *, game_over: np.ndarray | None = None, infos: Infos | None = None
+    ) -> list[Episode]:
+        """Count a window; its episodes come in the order in which they ended.
+
+        A `cut` row drops what its column has open, or what it seemed to end on the row before;
+        the action that was lost was no step. An episode that ended on an earlier window's
+        boundary row stays reported: cuts leave rows that are already last as they are.
+
+        Args:
+            rows: numpy, [T+1, B]: T answered rows and the boundary row.
+            game_over: [T+1, B]; with episodes that end at a lost life, True where the whole game
+                is over; returns are then the whole game's. A truncated row ends the game too.
+            infos: (row, column) -> numbers that came with the end of an episode.
+        """
+        last = rows.last
+        ended = last[1:] & ~rows.first[1:]  # first and last at once: only a cut
+        if game_over is not None:
+            ended &= (game_over[1:] > 0) | rows.truncated[1:]  # > 0: NaN where info has no value
+        live = ~last[:-1] & ~rows.cut[1:]
+        events = ended | rows.cut[1:]
+        reward = rows.reward[1:]
+        if not events.any():
+            self._return += reward.sum(0, np.float64)
+            self._length += live.sum(0)
+            self.env_steps += int(live.sum())
+            return []
+
+        env_steps = self.env_steps + live.sum(1).cumsum()  # [T], when each row arrived
+        self.env_steps = int(env_steps[-1])
+        episodes = []
+        for t, b, raw_return, length in self._segments(reward, live, events, rows.cut[1:]):
+            info = {name: float(x[t + 1, b]) for name, x in dict(rows.env_info).items()}
+            info |= (infos or {}).get((t + 1, b), {})
+            present = {name: x for name, x in info.items() if x == x}
+            episodes.append(Episode(b, int(env_steps[t]), raw_return, length, present))
+        self.total += len(episodes)
+        self.recent.extend(episodes)
+        self._line.add(episodes)
+        return episodes
+
+    def line(self) -> dict[str, float]:
+        """The statistics of a line of the log; the next call covers the episodes after this one.
+
+        `_mean`, `_min`, `_max`, `episodes` and `info_<name>`: the episodes since the line before.
+        `_100`: the last 100 episodes. A statistic of no episode is absent.
+        """
+        line, self._line = self._line, _Line()
+        tags = line.tags()
+        if self.recent:
+            tags["rollout/return_100"] = _mean([x.raw_return for x in self.recent])
+            tags["rollout/length_100"] = _mean([x.length for x in self.recent])
+        return tags
+
+    def open(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return so far and length of each column's open episode, [B] each."""
+        return self._return, self._length
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that the statistics of later rows depend on, as arrays."""
+        recent = self.recent
+        return {
+            "counts": np.array([self.env_steps, self.total], np.int64),
+            "return": self._return.copy(),
+            "length": self._length.copy(),
+            "recent_column": np.array([x.column for x in recent], np.int64),
+            "recent_env_steps": np.array([x.env_steps for x in recent], np.int64),
+            "recent_return": np.array([x.raw_return for x in recent], np.float64),
+            "recent_length": np.array([x.length for x in recent], np.int64),
+            **{f"line/{name}": np.array(sums) for name, sums in self._line.sums.items()},
+        }
+
+    def load(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a `state()`."""
+        self.env_steps, self.total = (int(x) for x in state["counts"])
+        self._return[:] = state["return"]
+        self._length[:] = state["length"]
+        names = ("recent_column", "recent_env_steps", "recent_return", "recent_length")
+        columns = [state[name].tolist() for name in names]
+        self.recent = deque((Episode(*x) for x in zip(*columns, strict=True)), maxlen=RECENT)
+        lines = {name: x for name, x in state.items() if name.startswith("line/")}
+        self._line = _Line({name.removeprefix("line/"): x.tolist() for name, x in lines.items()})
+
+    def _segments(
+        self, reward: np.ndarray, live: np.ndarray, events: np.ndarray, cut: np.ndarray
+    ) -> list[tuple[int, int, float, int]]:
+        """Cut each column, all [T, B], behind its events; carry what stays open.
+
+        Returns:
+            (t, column, return, length) of each episode that ended and was not cut, by t.
+        """
+        horizon, num_envs = reward.shape
+        opens = np.arange(num_envs) * horizon
+        at = np.flatnonzero(events.T)  # position b * T + t: column after column
+        starts = np.unique(np.concatenate([opens, at + 1]))
+        starts = starts[starts < events.size]
+        returns = np.add.reduceat(reward.T.ravel().astype(np.float64), starts)
+        lengths = np.add.reduceat(live.T.ravel().astype(np.int64), starts)
+        returns[np.searchsorted(starts, opens)] += self._return
+        lengths[np.searchsorted(starts, opens)] += self._length
+
+        tail = np.searchsorted(starts, opens + horizon - 1, "right") - 1
+        self._return = np.where(events[-1], 0.0, returns[tail])
+        self._length = np.where(events[-1], 0, lengths[tail])
+
+        column, t = np.divmod(at, horizon)
+        dropped = cut.T.ravel()[at]
+        just_before = (at[1:] == at[:-1] + 1) & (t[1:] > 0)  # t = 0: another column's
+        kept = ~dropped
+        kept[:-1] &= ~(dropped[1:] & just_before)
+        segment = np.searchsorted(starts, at, "right") - 1
+        found = zip(
+            t[kept].tolist(),
+            column[kept].tolist(),
+            returns[segment[kept]].tolist(),
+            lengths[segment[kept]].tolist(),
+            strict=True,
+        )
+        return sorted(found)
+
+
+class _Line:
+    """Count, sum, least and greatest of each statistic since the line before: flat in memory."""
+
+    def __init__(self, sums: dict[str, list[float]] | None = None) -> None:
+        self.sums = sums or {}
+
+    def add(self, episodes: Iterable[Episode]) -> None:
+        for episode in episodes:
+            self._add("return", episode.raw_return)
+            self._add("length", episode.length)
+            for name, x in episode.info.items():
+                self._add(f"info_{name}", x)
+
+    def tags(self) -> dict[str, float]:
+        episodes = self.sums.get("return", [0.0])[0]
+        tags: dict[str, float] = {"rollout/episodes": int(episodes)}
+        for name, (count, total, least, greatest) in self.sums.items():
+            if name.startswith("info_"):
+                tags[_tag(name)] = total / count
+            else:
+                tags[f"rollout/{name}_mean"] = total / count
+                tags[f"rollout/{name}_min"] = least
+                tags[f"rollout/{name}_max"] = greatest
+        return tags
+
+    def _add(self, name: str, x: float) -> None:
+        count, total, least, greatest = self.sums.get(name, (0.0, 0.0, x, x))
+        self.sums[name] = [count + 1, total + x, min(least, x), max(greatest, x)]
+
+
+def _tag(name: str) -> str:
+    """An info key as a tag: one line, no commas, whatever the environment called it."""
+    return "rollout/" + re.sub(r"[^\w.\-/]", "_", name)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,1 @@
+"""Networks: encoders by leaf of the observation, memory, heads, and flat parameters."""

@@ -1,0 +1,161 @@
+"""A policy and a value: encoder, memory and heads put together."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from rlpyt.distributions import Distribution
+from rlpyt.envs.spec import EnvSpec
+from rlpyt.models import encoders
+from rlpyt.models.heads import PolicyHead, ValueHead
+from rlpyt.models.memory import Memory
+from rlpyt.models.options import ModelOptions
+from rlpyt.rows import Inputs
+
+
+@final
+class ActorCritic(nn.Module):
+    """A policy and a value with a trunk (encoder and memory) each, or a shared one.
+
+    The state is () without memory; with memory that of the shared trunk, a tuple of tensors
+    [B, size], or the pair of the actor's and the critic's. While acting only the actor's trunk
+    runs: `policy` hands the critic's state on as it was, and `join` puts the one that the learner
+    found in its place.
+
+    Args:
+        env_spec: observations, actions, frame stack.
+        distribution: of the actions.
+        options: of the network.
+        encoder: takes the place of the encoder: any module that maps an observation [N, ...] to
+            [N, features]. If trunks are separate, the critic gets a copy.
+    """
+
+    def __init__(
+        self,
+        env_spec: EnvSpec,
+        distribution: Distribution,
+        options: ModelOptions,
+        encoder: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        share = options.share_trunk
+        if share is None:
+            share = encoder is not None or encoders.has_images(env_spec.observation, options)
+        self.actor = Trunk(env_spec, options, encoder)
+        self.critic = None if share else Trunk(env_spec, options, copy.deepcopy(encoder))
+        self.policy_head = PolicyHead(distribution, self.actor.features, options)
+        self.value_head = ValueHead(self.actor.features, options)
+        self.reads = self.actor.reads
+
+    def initial_state(self, batch: int) -> Any:
+        """The state before the first row, leading dimension [batch]."""
+        state = self.actor.initial_state(batch)
+        if self.critic is None or not state:
+            return state
+        return state, self.critic.initial_state(batch)
+
+    def policy(self, inputs: Inputs, state: Any) -> tuple[Any, Any]:
+        """What acting needs: the parameters of the policy's distribution.
+
+        Args:
+            inputs: [B, ...]; without memory any leading dimensions.
+            state: as fed at this row.
+
+        Returns:
+            The parameters, and the state of the next row.
+        """
+        if self.critic is None or not state:
+            features, state = self.actor(inputs, state)
+        else:
+            features, actor_state = self.actor(inputs, state[0])
+            state = (actor_state, state[1])
+        return self.policy_head(features), state
+
+    def forward(self, inputs: Inputs, state: Any) -> tuple[Any, Tensor, Any]:
+        """What learning needs: policy and value.
+
+        Args:
+            inputs: [T, B, ...]; without memory any leading dimensions.
+            state: as fed at the first row.
+
+        Returns:
+            The policy's parameters, the value [T, B], and the state of the row after the last.
+        """
+        if self.critic is None:
+            features, state = self.actor(inputs, state)
+            return self.policy_head(features), self.value_head(features), state
+        actor_state, critic_state = state or ((), ())
+        features, actor_state = self.actor(inputs, actor_state)
+        parameters = self.policy_head(features)
+        features, critic_state = self.critic(inputs, critic_state)
+        value = self.value_head(features)
+        return parameters, value, (actor_state, critic_state) if state else ()
+
+    def join(self, acted: Any, learned: Any) -> Any:
+        """The state with the actor's part from `acted` and the critic's from `learned`."""
+        if self.critic is None or not acted:
+            return acted
+        return acted[0], learned[1]
+
+
+@final
+class Trunk(nn.Module):
+    """From what the agent reads to features: encoder, previous action and reward, memory."""
+
+    def __init__(
+        self, env_spec: EnvSpec, options: ModelOptions, encoder: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        observation, frames = env_spec.observation, env_spec.frame_stack
+        self.encoder = (
+            encoders.encoder(observation, options, frames)
+            if encoder is None
+            else encoders.Given(encoder, observation, frames)
+        )
+        width: int = self.encoder.features
+        reads = {"observation"}
+        self.previous: Previous | None = None
+        self.memory: Memory | None = None
+        recurrent = options.memory != "none"
+        if recurrent if options.read_previous is None else options.read_previous:
+            self.previous = Previous(env_spec)
+            width += self.previous.features
+            reads |= {"reward", "first", "previous_action"}
+        if options.memory != "none":
+            self.memory = Memory(options.memory, width, options)
+            width = self.memory.features
+            reads |= {"first"}
+        self.features = width
+        self.reads = frozenset(reads)
+
+    def initial_state(self, batch: int) -> Any:
+        return () if self.memory is None else self.memory.initial_state(batch)
+
+    def forward(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
+        """inputs [..., leaf] -> features [..., F], and the next state."""
+        features = self.encoder(inputs.observation)
+        if self.previous is not None:
+            features = torch.cat([features, self.previous(inputs)], -1)
+        if self.memory is not None:
+            features, state = self.memory(features, state, inputs.first)
+        return features, state
+
+
+@final
+class Previous(nn.Module):
+    """The reward that arrived and the action before it, zero at an episode's first row."""
+
+    def __init__(self, env_spec: EnvSpec) -> None:
+        super().__init__()
+        self.action = encoders.action_reading(env_spec.action)
+        self.features = self.action.features + 1
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """[..., 1 + width of the action]."""
+        reward = inputs.reward.to(torch.float32).unsqueeze(-1)
+        previous = torch.cat([reward, self.action(inputs.previous_action)], -1)
+        return torch.where(inputs.first.unsqueeze(-1), 0.0, previous)

@@ -1,0 +1,63 @@
+"""Layers with their initial weights, and the multilayer perceptron.
+
+Initial weights are drawn from PyTorch's global generator and from nothing else: the same weights
+follow the same `torch.manual_seed` by whoever builds the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import TYPE_CHECKING, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from rlpyt.models.options import ModelOptions
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+
+# Those that keep only their result for the backward pass work in place, on images a fifth faster.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh_,
+    "relu": torch.relu_,
+    "elu": F.elu,
+    "silu": F.silu,
+}
+
+
+def initialized(layer: Layer, options: ModelOptions, gain: float = sqrt(2)) -> Layer:
+    """The layer with orthogonal weights of this gain and no bias, if the options ask for them."""
+    if options.orthogonal_init:
+        nn.init.orthogonal_(layer.weight, gain)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    return layer
+
+
+@final
+class MLP(nn.Module):
+    """Hidden layers, [..., inputs] -> [..., features]; without any it is the identity."""
+
+    def __init__(self, inputs: int, sizes: Sequence[int], options: ModelOptions) -> None:
+        super().__init__()
+        widths = (inputs, *sizes)
+        self.features = widths[-1]
+        self.activation = ACTIVATIONS[options.activation]
+        self.layers = nn.ModuleList(
+            initialized(nn.Linear(n, m), options)
+            for n, m in zip(widths, widths[1:], strict=False)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(m) for m in sizes) if options.layer_norm else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        # One loop over F.linear: nn.Sequential takes half as long again on 8 rows.
+        if self.norms is None:
+            for layer in self.layers:
+                x = self.activation(F.linear(x, layer.weight, layer.bias))
+            return x
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = self.activation(norm(F.linear(x, layer.weight, layer.bias)))
+        return x

@@ -1,0 +1,87 @@
+"""Randomness as data: seeds and acting noise are pure functions of where they are used.
+
+Nothing here is ever saved: the same (root seed, stream, column, row) gives the same numbers in
+every process, sampler and resumed run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+# Codes of the things that draw from the root seed. They start at 1 because NumPy pads a
+# SeedSequence with zeros: [5], [5, 0] and [5, 0, 0] are the same seed.
+INITIAL_WEIGHTS: Final = 1
+LEARNER: Final = 2
+TRAINING_RESETS: Final = 3
+EVALUATION_RESETS: Final = 4
+ACTION_NOISE: Final = 5
+EVALUATION_NOISE: Final = 7
+
+_BLOCK = 256  # rows drawn at once per column; resets seeded at once
+
+
+def seed(root: int, code: int) -> int:
+    """The 64-bit seed of one stream under a root seed."""
+    return int(np.random.SeedSequence([root, code]).generate_state(1, np.uint64)[0])
+
+
+class ResetSeeds:
+    """Seed of reset `k` of each column: the same whoever steps the column, and wherever.
+
+    Args:
+        root: the run's seed.
+        role: TRAINING_RESETS or EVALUATION_RESETS, so that the two never share a start.
+    """
+
+    def __init__(self, root: int, role: int) -> None:
+        self._root, self.role = root, role
+        self._blocks: dict[int, tuple[int, list[int]]] = {}
+
+    def __call__(self, column: int, k: int) -> int:
+        block, words = self._blocks.get(column, (-1, []))
+        if block != k // _BLOCK:
+            block = k // _BLOCK
+            sequence = np.random.SeedSequence([self._root, self.role, column, block])
+            words = sequence.generate_state(_BLOCK).tolist()
+            self._blocks[column] = (block, words)
+        return words[k % _BLOCK]
+
+
+class Noise:
+    """Acting noise of every column and row: uniforms in [0, 1), then standard normals.
+
+    Args:
+        root: the run's seed.
+        stream: one of the codes above.
+        columns: global numbers of the columns, B of them.
+        uniforms, normals: how many of each a row of a column needs.
+    """
+
+    def __init__(
+        self, root: int, stream: int, columns: range, uniforms: int, normals: int
+    ) -> None:
+        self._key = seed(root, stream)
+        self._columns, self._uniforms, self._normals = columns, uniforms, normals
+        self._drawn: dict[int, np.ndarray] = {}
+
+    def rows(self, start: int, count: int) -> np.ndarray:
+        """Noise of rows start .. start+count-1, float32 [count, B, uniforms + normals]."""
+        wanted = range(start // _BLOCK, (start + count - 1) // _BLOCK + 1)
+        self._drawn = {j: self._drawn.get(j, None) for j in wanted}  # forget the others
+        blocks = []
+        for j in wanted:
+            if self._drawn[j] is None:
+                self._drawn[j] = np.stack([self._block(b, j) for b in self._columns], axis=1)
+            blocks.append(self._drawn[j])
+        offset = start - wanted.start * _BLOCK
+        drawn = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        return drawn[offset : offset + count]
+
+    def _block(self, column: int, j: int) -> np.ndarray:
+        bits = np.random.Philox(key=[self._key, column], counter=[0, 0, 0, j])
+        generator = np.random.Generator(bits)
+        uniforms = generator.random((_BLOCK, self._uniforms), dtype=np.float32)
+        normals = generator.standard_normal((_BLOCK, self._normals), dtype=np.float32)
+        return np.concatenate([uniforms, normals], axis=1)

@@ -1,0 +1,127 @@
+"""What a run leaves open is decided here, once, with reasons, and kept in run.json."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from rlpyt.errors import UsageError
+from rlpyt.run import Run
+
+_SMALL = 1_000_000  # parameters; below, a second thread costs more than it gives
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Choices made when a run began; a resumed run takes them over."""
+
+    seed: int
+    device: str
+    threads: int
+    compile: bool
+    precision: str
+    allocator: str
+    reasons: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def draw_seed(run: Run) -> int:
+    """The run's seed, or one drawn from the system's entropy."""
+    return secrets.randbelow(1_000_000) if run.loop.seed is None else run.loop.seed
+
+
+def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
+    """Choose device, threads and compilation.
+
+    Args:
+        seed: the run's.
+        parameters: of the network.
+        images: whether it reads images.
+    """
+    loop, reasons = run.loop, {}
+    device = loop.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() and images else "cpu"
+        reasons["device"] = "a GPU pays for image networks only"
+    _check_device(device)
+    threads = loop.threads
+    if threads is None:
+        small = parameters < _SMALL and not images
+        threads = 1 if small else allowed_cores()
+        reasons["threads"] = f"{_short(parameters)}-parameter {'image ' if images else ''}network"
+    if threads < 1:
+        raise UsageError(f"threads={threads} must be at least 1")
+    compiled = loop.compile == "on"
+    if loop.compile == "auto":
+        reasons["compile"] = "eager: compilation costs 10 to 60 s once; --compile on for long runs"
+    return Resolved(
+        seed,
+        device,
+        threads,
+        compiled,
+        loop.precision,
+        loop.allocator,
+        reasons,
+    )
+
+
+def apply(resolved: Resolved) -> None:
+    """Set what is process-wide: threads and the allocator."""
+    torch.set_num_threads(resolved.threads)
+    if resolved.allocator == "tuned":
+        tune_allocator()
+
+
+def tune_allocator() -> None:
+    """Have glibc keep large blocks.
+
+    By default each block over 32 MiB is mapped and unmapped anew, and its pages fault again at
+    every update of an image network: a fifth of the time on two cores.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        for key, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 1 << 28)):
+            libc.mallopt(key, value)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
+    except (OSError, AttributeError):
+        return  # another C library than glibc: nothing to tune
+
+
+def allowed_cores() -> int:
+    """Cores that this process may run on: its affinity, and its container's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    quota = _cgroup_quota()
+    return max(1, min(cores or 1, quota or cores or 1))
+
+
+def _cgroup_quota() -> int | None:
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else max(1, int(quota) // int(period))
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise UsageError(
+            f"device={device} cannot be used here ({first}); choose cpu, or a GPU that "
+            "torch.cuda.is_available() sees"
+        ) from None
+
+
+def _short(n: int) -> str:
+    return f"{n / 1e6:.1f}M" if n >= 1e6 else f"{n / 1e3:.0f}k" if n >= 1e3 else str(n)

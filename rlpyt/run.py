@@ -1,0 +1,147 @@
+"""The tree of options of a run. This module imports no torch: the command line's help reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from tyro.conf import arg
+
+from rlpyt.algos.options import A2COptions, PPOOptions
+from rlpyt.envs.options import EnvOptions
+from rlpyt.errors import UsageError
+from rlpyt.models.options import ModelOptions
+
+ALGORITHMS = {"ppo": PPOOptions, "a2c": A2COptions}
+Algorithm = PPOOptions | A2COptions
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """How long a run is, what it writes and when, and what it runs on."""
+
+    env_steps: Annotated[int, arg(aliases=["--total-timesteps"])] = 100_000
+    """Length of the run in environment steps, over all environments (100k, 1e6 and 2M parse)."""
+
+    seed: Annotated[int | None, arg(metavar="INT")] = None
+    """Seed of everything random; unset draws one, prints and stores it."""
+
+    runs: str = "runs"
+    """Folder in which the run's own folder is made."""
+
+    name: Annotated[str | None, arg(metavar="STR")] = None
+    """Name of the run's folder; unset: {env}__{algo}__{seed}__{time}."""
+
+    log_interval: Annotated[int | None, arg(metavar="INT")] = None
+    """Environment steps between lines of progress.csv; unset: a hundredth of the run."""
+
+    eval_interval: int = 0
+    """Environment steps between evaluations; 0 evaluates at the end only."""
+
+    eval_episodes: int = 20
+    """Episodes of an evaluation; 0 never evaluates."""
+
+    eval_stochastic: bool = False
+    """Evaluate with sampled actions instead of the most likely ones."""
+
+    eval_max_steps: int = 27_000
+    """An evaluation ends an episode after so many steps (30 minutes of Atari)."""
+
+    checkpoint_interval: Annotated[int | None, arg(metavar="INT")] = None
+    """Environment steps between checkpoints; unset: a quarter of the run, at most 100k."""
+
+    keep_checkpoints: int = 2
+    """Newest checkpoints that are kept, beside the best one."""
+
+    stop_at_return: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """End the run once an evaluation's mean return reaches this (needs --eval-interval)."""
+
+    init_from: Annotated[str | None, arg(metavar="RUN")] = None
+    """Start from the weights and normalizers of another run's newest checkpoint."""
+
+    device: str = "auto"
+    """Where the network lives: cpu, cuda, cuda:1, mps; auto: a GPU for image networks if any."""
+
+    threads: Annotated[int | None, arg(metavar="INT")] = None
+    """Threads of PyTorch; unset: 1 for small networks, else the allowed cores."""
+
+    compile: Literal["auto", "on", "off"] = "auto"
+    """torch.compile the loss; auto: where the run is long enough to win back the compilation."""
+
+    precision: Literal["float32", "bf16"] = "float32"
+    """bf16 runs the network's forward and backward pass in autocast; the rest stays float32."""
+
+    allocator: Literal["tuned", "default"] = "tuned"
+    """tuned: glibc keeps large blocks instead of returning them to the system at every step."""
+
+    def __post_init__(self) -> None:
+        for name in ("env_steps", "keep_checkpoints", "eval_max_steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
+        for name in ("log_interval", "eval_interval", "eval_episodes", "checkpoint_interval"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"{name}={value} must not be negative")
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"seed={self.seed} must not be negative; NumPy's seeds are not")
+        if self.stop_at_return is not None and not self.eval_interval:
+            raise UsageError(
+                f"stop_at_return={self.stop_at_return} needs evaluations during training; "
+                "set --eval-interval too"
+            )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A complete run: environments, algorithm, network, loop."""
+
+    env: EnvOptions
+    algo: Algorithm
+    model: ModelOptions = field(default_factory=ModelOptions)
+    loop: LoopOptions = field(default_factory=LoopOptions)
+    preset: str = "none"  # where the defaults came from
+
+    schedule_steps_from: int | None = None  # the length that schedules were made for, once resumed
+
+    @property
+    def schedule_steps(self) -> int:
+        return self.schedule_steps_from or self.loop.env_steps
+
+    @property
+    def env_name(self) -> str:
+        """The environment's id, or the name of the user's callable."""
+        env: object = self.env.env
+        return env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
+
+    @property
+    def algo_name(self) -> str:
+        return next(name for name, kind in ALGORITHMS.items() if type(self.algo) is kind)
+
+    def __post_init__(self) -> None:
+        algo, rows = self.algo, self.algo.horizon * self.env.num_envs
+        interval = algo.state_interval or algo.horizon
+        for name in ("horizon", "state_interval", "minibatch_size", "update_epochs"):
+            value = getattr(algo, name, None)
+            if value is not None and value < 1:
+                raise UsageError(f"{name}={value} must be at least 1")
+        if algo.horizon % interval:
+            raise UsageError(
+                f"state_interval={interval} must divide horizon={algo.horizon}; "
+                "training sequences fill a window without a rest"
+            )
+        if isinstance(algo, PPOOptions):
+            minibatches = max(1, rows // algo.minibatch_size)
+            chunks = rows // interval if self.model.memory != "none" else rows
+            if minibatches > chunks:
+                raise UsageError(
+                    f"minibatch_size={algo.minibatch_size} makes {minibatches} minibatches of "
+                    f"{chunks} sequences ({self.env.num_envs} environments x "
+                    f"{algo.horizon // interval} of {interval} rows); with memory whole sequences "
+                    f"are kept together: choose minibatch_size >= {interval}, more num_envs, or a "
+                    "shorter --state-interval"
+                )
+        if self.model.memory == "none" and algo.state_interval is not None:
+            raise UsageError(
+                f"state_interval={algo.state_interval} has no effect without memory; "
+                "drop it, or set --memory lstm or gru"
+            )

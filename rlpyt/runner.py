@@ -1,0 +1,221 @@
+"""The loop: collect, update, log, evaluate, checkpoint. Every family of algorithms runs in it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from rlpyt import checkpoint
+from rlpyt.build import Parts
+from rlpyt.evaluation import Evaluation, game_over
+from rlpyt.logging.console import Console
+from rlpyt.logging.episodes import Episodes
+from rlpyt.logging.recorder import Recorder
+from rlpyt.run import Run
+from rlpyt.schedules import due
+from rlpyt.stopping import StopSignal
+from rlpyt.tree_format import like
+
+
+class Algorithm(Protocol):
+    """What the loop asks of an algorithm."""
+
+    def update(self, window: Any, env_steps: int) -> dict[str, Any]: ...
+    def state(self) -> dict[str, Any]: ...
+    def load(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass
+class Hooks:
+    """Callables of a library user; one that returns True ends the run."""
+
+    on_window: Callable[[Runner], bool | None] | None = None
+    on_evaluation: Callable[[Evaluation], bool | None] | None = None
+
+
+class Runner:
+    """Trains one agent.
+
+    Args:
+        run: its options.
+        parts: made by `build(run, …)`, or by hand.
+        folder: the run's folder; checkpoints go below it.
+        recorder: takes the metrics.
+        console: shows them.
+        stop: says whether a signal asked the run to end.
+        hooks: the user's callables.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        parts: Parts,
+        folder: Path,
+        recorder: Recorder,
+        console: Console,
+        stop: StopSignal,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.run, self.parts, self.folder = run, parts, folder
+        self.recorder, self.console, self.stop = recorder, console, stop
+        self.hooks = hooks or Hooks()
+        self.episodes = Episodes(run.env.num_envs)
+        self.best_return = -float("inf")
+        self._new_best = False
+        self.evaluation: Evaluation | None = None
+        self.seconds = 0.0  # of training in this process, without evaluation
+        self._learning = self._line_seconds = 0.0
+        self._line_steps = 0
+        self._begun_at = 0  # env steps when this process took over
+        self._started = False
+        total = run.loop.env_steps
+        self._log_interval = run.loop.log_interval or max(1, total // 100)
+        self._save_interval = (
+            min(max(1, total // 4), 100_000)
+            if run.loop.checkpoint_interval is None
+            else run.loop.checkpoint_interval
+        )
+
+    @property
+    def steps_here(self) -> int:
+        """Environment steps taken in this process."""
+        return self.episodes.env_steps - self._begun_at
+
+    def train(self) -> str:
+        """Go on until the run's length is reached, a hook or a signal ends it.
+
+        Returns:
+            "finished", or "interrupted" or "terminated" by a signal; a checkpoint is saved.
+        """
+        loop, episodes, sampler = self.run.loop, self.episodes, self.parts.sampler
+        if not self._started:
+            sampler.reset()
+            self._started = True
+        ended = False
+        while episodes.env_steps < loop.env_steps and not ended and not self.stop.name:
+            begun = time.perf_counter()
+            before = episodes.env_steps
+            window = sampler.collect()
+            collected = time.perf_counter()
+            episodes.count(window.rows, game_over=game_over(window.rows), infos=sampler.infos)
+            metrics = self.parts.algorithm.update(window, before)
+            self._learning += time.perf_counter() - collected
+            self.seconds += time.perf_counter() - begun
+            for tag, value in metrics.items():
+                self.recorder.record(tag, value)
+            after = episodes.env_steps
+            if due(before, after, self._log_interval):
+                self._log()
+            if self.hooks.on_window is not None:
+                ended = bool(self.hooks.on_window(self))
+            if due(before, after, loop.eval_interval) and after < loop.env_steps:
+                ended = self._evaluate() or ended
+            if due(before, after, self._save_interval) and after < loop.env_steps:
+                self.save()
+        if self.stop.name:
+            self.save()
+            return self.stop.name
+        self._evaluate()
+        self.save()
+        return "finished"
+
+    def save(self) -> Path:
+        """Write a checkpoint of everything that the rest of the run depends on."""
+        keep = self.run.loop.keep_checkpoints
+        path = checkpoint.save(
+            self.folder / "checkpoints", self.episodes.env_steps, self.state(), keep
+        )
+        if self._new_best:
+            checkpoint.mark_best(path)
+            self._new_best = False
+        return path
+
+    def state(self) -> dict[str, Any]:
+        parts = self.parts
+        return {
+            "agent": dict(parts.agent.state_dict()),
+            "algorithm": parts.algorithm.state(),
+            "window": parts.sampler.window.carry(),
+            "envs": parts.sampler.envs.snapshot(),
+            "episodes": self.episodes.state(),
+            "recorder": self.recorder.state(),
+            "best_return": self.best_return,
+            "generators": generators(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up a checkpoint's state, as if the run had not stopped."""
+        parts, window = self.parts, self.parts.sampler.window
+        parts.agent.load_state_dict(state["agent"])
+        parts.algorithm.load(state["algorithm"])
+        carry = like(window.example_carry(), state["window"], "window")
+        window.restore(carry)
+        self.episodes.load(state["episodes"])
+        self.recorder.load(state["recorder"])
+        self.best_return = state["best_return"]
+        cut = parts.sampler.envs.restore(state["envs"], window.slots[-1].row)
+        if cut:
+            self.console.message(
+                f"environments {cut} could not be brought back to where they were; they begin a "
+                "new episode, and the one that was cut is not reported"
+            )
+        restore_generators(state["generators"])
+        self._line_steps = self._begun_at = self.episodes.env_steps
+        self._started = True
+
+    def _log(self) -> None:
+        """Write one line of the log, of what happened since the line before."""
+        sampler, recorder, steps = self.parts.sampler, self.recorder, self.episodes.env_steps
+        recorder.record_all(self.episodes.line())
+        env, act, learn = sampler.seconds["env"], sampler.seconds["act"], self._learning
+        total = max(self.seconds - self._line_seconds, 1e-9)
+        parts = {"env": env, "act": act, "learn": learn, "wait": total - env - act - learn}
+        for name, seconds in parts.items():
+            recorder.record(f"time/{name}", min(1.0, max(0.0, seconds / total)))
+        recorder.record("time/steps_per_second", (steps - self._line_steps) / total)
+        recorder.record("time/frames", steps * self.parts.spec.frames_per_step)
+        sampler.seconds = {"env": 0.0, "act": 0.0}
+        self._learning, self._line_seconds, self._line_steps = 0.0, self.seconds, steps
+        self.console.update(steps, recorder.write(steps))
+
+    def _evaluate(self) -> bool:
+        """Evaluate and record; True where the run has reached its goal."""
+        if not self.run.loop.eval_episodes:
+            return False
+        evaluation = self.evaluation = self.parts.evaluator.evaluate()
+        self.recorder.record_all(evaluation.metrics())
+        self.console.evaluation(self.episodes.env_steps, evaluation.mean, evaluation.std, len(evaluation.returns))
+        if evaluation.mean > self.best_return:
+            self.best_return, self._new_best = evaluation.mean, True
+            self.save()
+        goal = self.run.loop.stop_at_return
+        ended = goal is not None and evaluation.mean >= goal
+        if self.hooks.on_evaluation is not None:
+            ended = bool(self.hooks.on_evaluation(evaluation)) or ended
+        return ended
+
+
+def generators() -> dict[str, Any]:
+    """States of the global generators, which environments and hooks may draw from."""
+    version, words, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
+    return {
+        "python": {"version": version, "words": np.array(words, np.uint64), "gauss": gauss},
+        "numpy": {"kind": kind, "keys": keys, "rest": [position, has_gauss, cached]},
+        "torch": torch.get_rng_state(),
+    }
+
+
+def restore_generators(state: dict[str, Any]) -> None:
+    python, legacy = state["python"], state["numpy"]
+    words = tuple(np.asarray(python["words"]).tolist())
+    random.setstate((python["version"], words, python["gauss"]))
+    np.random.set_state((legacy["kind"], legacy["keys"], *legacy["rest"]))  # noqa: NPY002
+    torch.set_rng_state(state["torch"])

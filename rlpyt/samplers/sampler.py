@@ -1,0 +1,145 @@
+"""The collection loop: environments and agent in turn, every row written in place."""
+
+from __future__ import annotations
+
+import warnings
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlpyt.arrays import NamedArrayTuple, tree_map
+from rlpyt.envs.spec import EnvSpec, not_finite, outside
+from rlpyt.errors import EnvironmentFault
+from rlpyt.noise import Noise
+from rlpyt.rows import Inputs, Row, Window
+
+
+class Environments(Protocol):
+    """B environments that write what arrives into rows of [B, ...] views."""
+
+    spec: EnvSpec
+    num_envs: int
+    ended: list[tuple[int, dict[str, float]]]
+
+    def reset(self, row: Row) -> None: ...
+    def send(self, row: Row, next_row: Row) -> None: ...
+    def recv(self, row: Row) -> None: ...
+    def snapshot(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any], row: Row) -> list[int]: ...
+    def close(self) -> None: ...
+
+
+class Agent(Protocol):
+    """State in, state out: an agent keeps nothing between rows (noise None: its likeliest action)."""
+
+    def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Any, Any, Any]: ...
+
+
+class Sampler:
+    """Fills one window after another.
+
+    Args:
+        envs: who steps; in this process or elsewhere.
+        agent: who answers.
+        window: where the rows lie; its state is what the agent is fed next.
+        noise: acting noise by row and column; None acts without (greedily).
+    """
+
+    def __init__(
+        self, envs: Environments, agent: Agent, window: Window, noise: Noise | None
+    ) -> None:
+        self.envs, self.agent, self.window, self.noise = envs, agent, window, noise
+        self.seconds = {"env": 0.0, "act": 0.0}
+        self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
+        self._bounds_seen = False
+        self._initial_state = window.state
+
+    def reset(self) -> None:
+        """Start every environment anew, as at the beginning of a run."""
+        self.window.start = self.window.answered = 0
+        self.window.state = self._initial_state
+        self.envs.reset(self.window.slots[0].row)
+        self._check(self.window.rows[:1])
+
+    @torch.inference_mode()
+    def collect(self) -> Window:
+        """Answer T rows with the agent's present weights and receive the boundary row."""
+        window, slots, act = self.window, self.window.slots, self.agent.act
+        send, recv, ended = self.envs.send, self.envs.recv, self.envs.ended
+        self.infos.clear()
+        if window.answered:
+            window.advance()
+        horizon, interval, state = window.horizon, window.state_interval, window.state
+        noise, keeps = None, isinstance(window.tensors.info, NamedArrayTuple)
+        if self.noise is not None:
+            noise = torch.from_numpy(self.noise.rows(window.start, horizon)).unbind()
+        acting, begun = 0.0, perf_counter()
+        for t in range(horizon):
+            if t % interval == 0:
+                tree_map(lambda old, new: old.copy_(new), window.kept_state(t // interval), state)
+            row, answer = slots[t]
+            before = perf_counter()
+            action, info, state = act(
+                window.acting_inputs(t), state, None if noise is None else noise[t]
+            )
+            answer.action[:] = action
+            if keeps:
+                answer.info[:] = info
+            acting += perf_counter() - before
+            send(row, slots[t + 1].row)
+            recv(slots[t + 1].row)
+            if ended:
+                self.infos.update({(t + 1, b): numbers for b, numbers in ended})
+                ended.clear()
+        window.state, window.answered = state, horizon
+        self._check(window.rows[1:])
+        self.seconds["act"] += acting
+        self.seconds["env"] += perf_counter() - begun - acting
+        return window
+
+    def _check(self, rows: Row) -> None:
+        """Refuse NaN and infinity in what arrived; say once when bounds are not kept.
+
+        Args:
+            rows: numpy [n, B, ...], the latest rows that arrived.
+        """
+        spec, first = self.envs.spec, self.window.start + self.window.answered + 1 - len(rows.reward)
+        for path in not_finite(spec.observation, rows.observation):
+            self._raise(f"observation.{path}".rstrip("."), _leaf(rows.observation, path), first)
+        if not np.isfinite(rows.reward).all():
+            self._raise("reward", rows.reward, first)
+        if rows.mask is not None:
+            empty = ~rows.mask.any(-1) & ~rows.last
+            if empty.any():
+                t, b = np.argwhere(empty)[0]
+                raise EnvironmentFault(
+                    f"environment {b} ({spec.id}) allowed no action at row {first + t}: its action "
+                    "mask is all false; a state without a valid action must end the episode"
+                )
+        if not self._bounds_seen:
+            paths = outside(spec.observation, rows.observation)
+            if paths:
+                self._bounds_seen = True
+                where = ", ".join(f"observation.{path}".rstrip(".") for path in paths)
+                warnings.warn(
+                    f"{spec.id}: {where} left the bounds that the observation space declares; "
+                    "training goes on with the values as they are (said once)",
+                    stacklevel=2,
+                )
+
+    def _raise(self, field: str, values: np.ndarray, first: int) -> None:
+        flat = np.isfinite(values).reshape(*values.shape[:2], -1).all(-1)
+        t, b = np.argwhere(~flat)[0]
+        raise EnvironmentFault(
+            f"{field} of environment {b} ({self.envs.spec.id}) is not finite at row {first + t}: "
+            f"{values[t, b]}; mend the environment, or wrap it so that it ends the episode first"
+        )
+
+
+def _leaf(observation: Any, path: str) -> np.ndarray:
+    for name in path.split(".") if path else ():
+        observation = getattr(observation, name)
+    return observation

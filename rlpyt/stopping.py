@@ -1,0 +1,38 @@
+"""Ctrl-C and SIGTERM: the first asks the run to save and end, the second ends it at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+
+
+class StopSignal:
+    """Holds the first signal's name while entered; previous handlers return on leaving.
+
+    Outside the main thread Python delivers no signals: nothing is installed there.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""  # "interrupted", "terminated", or "" while nothing came
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignal:
+        if threading.current_thread() is threading.main_thread():
+            for number in NAMES:
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.name:
+            os._exit(130 if number == signal.SIGINT else 143)
+        self.name = NAMES[signal.Signals(number)]

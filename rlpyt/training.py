@@ -1,0 +1,199 @@
+"""Start a run, or go on with one: folder, log, console, loop and how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from rlpyt import checkpoint
+from rlpyt.build import ModelFactory, Parts, build
+from rlpyt.errors import UsageError
+from rlpyt.folder import RunFolder
+from rlpyt.logging.console import Console
+from rlpyt.logging.displays import Mode
+from rlpyt.logging.recorder import Recorder
+from rlpyt.logging.tensorboard import open_sinks
+from rlpyt.resolve import Resolved
+from rlpyt.run import Run
+from rlpyt.runner import Hooks, Runner
+from rlpyt.stopping import StopSignal
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, and with what."""
+
+    folder: Path
+    status: str  # "finished", "interrupted" (Ctrl-C), "terminated" (SIGTERM)
+    runner: Runner
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        runner = self.runner
+        run, evaluation = runner.run, runner.evaluation
+        recent = [episode.raw_return for episode in runner.episodes.recent]
+        return {
+            "run_dir": str(self.folder),
+            "algo": run.algo_name,
+            "env": run.env_name,
+            "seed": runner.parts.resolved.seed,
+            "status": self.status,
+            "env_steps": runner.episodes.env_steps,
+            "updates": runner.parts.algorithm.learner.updates,
+            "seconds": round(runner.seconds, 3),
+            "steps_per_second": round(runner.steps_here / max(runner.seconds, 1e-9), 1),
+            "train_return": sum(recent) / len(recent) if recent else None,
+            "eval_return": evaluation.mean if evaluation else None,
+            "eval_episodes": len(evaluation.returns) if evaluation else 0,
+        }
+
+
+def train(
+    run: Run,
+    *,
+    model: ModelFactory | None = None,
+    hooks: Hooks | None = None,
+    mode: Mode = "auto",
+    stream: TextIO | None = None,
+) -> Outcome:
+    """Train from the beginning, in a folder of its own.
+
+    Args:
+        run: the options.
+        model: makes the network for a specification.
+        hooks: the user's callables.
+        mode: "quiet" shows nothing, "plain" never redraws.
+        stream: where progress is shown; standard output by default.
+    """
+    parts = build(run, model=model)
+    try:
+        if run.loop.init_from:
+            _start_from(parts, Path(run.loop.init_from))
+        folder = RunFolder.create(run, parts.resolved.seed)
+        folder.begin(run, parts.resolved.as_dict())
+        return _go(run, parts, folder, None, hooks, mode, stream)
+    finally:
+        parts.close()
+
+
+def resume(
+    path: Path,
+    *,
+    env_steps: int | None = None,
+    reschedule: bool = False,
+    model: ModelFactory | None = None,
+    hooks: Hooks | None = None,
+    mode: Mode = "auto",
+    stream: TextIO | None = None,
+) -> Outcome:
+    """Go on with a run from its newest checkpoint, as if it had not stopped.
+
+    Args:
+        path: the run's folder.
+        env_steps: a new, greater length; schedules keep the length that they began with.
+        reschedule: stretch the schedules to the new length.
+    """
+    folder = RunFolder(path)
+    record = folder.read()
+    run = folder.run()
+    state, meta = checkpoint.load(folder.path / "checkpoints")
+    if env_steps is not None:
+        if env_steps <= meta["env_steps"]:
+            raise UsageError(
+                f"env_steps={env_steps}: the run has taken {meta['env_steps']} already; "
+                "choose a greater length"
+            )
+        schedule = None if reschedule else run.schedule_steps
+        loop = dataclasses.replace(
+            run.loop,
+            env_steps=env_steps,
+            # Unset intervals follow the length; what the run began with goes on.
+            log_interval=run.loop.log_interval or max(1, run.loop.env_steps // 100),
+        )
+        run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
+    parts = build(run, Resolved(**record["resolved"]), model=model)
+    try:
+        resumed = [*record["resumed"], {"env_steps": meta["env_steps"], "length": env_steps}]
+        changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
+        folder.update(
+            status="running", resumed=resumed, schedule_steps=run.schedule_steps_from, **changed
+        )
+        return _go(run, parts, folder, (state, meta), hooks, mode, stream)
+    finally:
+        parts.close()
+
+
+def _go(
+    run: Run,
+    parts: Parts,
+    folder: RunFolder,
+    saved: tuple[Any, dict[str, Any]] | None,
+    hooks: Hooks | None,
+    mode: Mode,
+    stream: TextIO | None,
+) -> Outcome:
+    done = saved[1]["env_steps"] if saved else 0
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopSignal())
+        console = stack.enter_context(
+            Console(
+                run.loop.env_steps,
+                header(run, parts, folder),
+                env_steps=done,
+                solved_return=parts.solved_return,
+                mode=mode,
+                stream=stream,
+            )
+        )
+        sinks = open_sinks(folder.path, done, console.message)
+        recorder = Recorder(folder.path, sinks, env_steps=done, tell=console.message)
+        stack.callback(recorder.close)
+        runner = Runner(run, parts, folder.path, recorder, console, stop, hooks)
+        try:
+            if saved:
+                runner.load(saved[0])
+            status = runner.train()
+        except BaseException as error:
+            folder.update(
+                status="failed",
+                env_steps=runner.episodes.env_steps,
+                error=f"{type(error).__name__}: {error}",
+            )
+            raise
+        folder.update(status=status, env_steps=runner.episodes.env_steps)
+        console.close(_farewell(status, folder))
+    return Outcome(folder.path, status, runner)
+
+
+def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
+    """What a run is, in two lines."""
+    resolved, algo = parts.resolved, run.algo
+    threads = f"{resolved.threads} thread{'s' if resolved.threads > 1 else ''}"
+    reason = resolved.reasons.get("threads")
+    where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
+    return [
+        f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed} · {where} · {folder.path}",
+        f"preset {run.preset} ({run.env.num_envs} envs x {algo.horizon} rows); "
+        f"every flag: rlpyt train {run.algo_name} --help",
+    ]
+
+
+def _farewell(status: str, folder: RunFolder) -> list[str]:
+    if status != "finished":
+        return [f"{status}, saved; go on with: rlpyt resume {folder.path}"]
+    return [f"saved    {folder.path}: checkpoints/  run.json  progress.csv"]
+
+
+def _start_from(parts: Parts, other: Path) -> None:
+    """Take weights and normalizers of another run's newest checkpoint."""
+    state, _ = checkpoint.load(other / "checkpoints")
+    try:
+        parts.agent.load_state_dict(state["agent"])
+    except RuntimeError as error:
+        raise UsageError(
+            f"init_from={other}: its network does not fit this run's; choose the same "
+            f"environment and model options ({str(error).splitlines()[-1].strip()})"
+        ) from None

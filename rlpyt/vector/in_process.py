@@ -1,0 +1,303 @@
+"""Environments stepped here, one after the other: the fastest for cheap ones, the simplest for all.
+
+`send(row, next_row)` executes the row's actions and writes what arrives into the next row, in
+place. The step after a last row resets, so every episode keeps its final observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rlpyt.arrays import tree_items, tree_map
+from rlpyt.envs.spaces import action_reader, observation_writer
+from rlpyt.envs.spec import EnvSpec
+from rlpyt.errors import EnvironmentFault
+from rlpyt.noise import ResetSeeds
+from rlpyt.rows import Row
+
+_TRANSPARENT = (
+    gymnasium.wrappers.TimeLimit,  # its count is saved
+    gymnasium.wrappers.OrderEnforcing,
+    gymnasium.wrappers.PassiveEnvChecker,
+)
+LOG_LIMIT = 200_000  # rows of actions kept to restore episodes; a longer one is restarted
+
+
+class InProcess:
+    """B environments behind `reset`, `send` and `recv`.
+
+    Args:
+        envs: the environments, one a column.
+        spec: what they observe and how they act (`envs.make.describe`).
+        seeds: gives the seed of reset k of a column.
+    """
+
+    def __init__(
+        self, envs: Sequence[gymnasium.Env[Any, Any]], spec: EnvSpec, seeds: ResetSeeds
+    ) -> None:
+        self.spec, self.num_envs = spec, len(envs)
+        self.ended: list[tuple[int, dict[str, float]]] = []  # numbers of ended episodes' infos
+        self._envs, self._seeds = list(envs), seeds
+        space = envs[0].observation_space
+        self._write = observation_writer(space, spec.observation)
+        self._read = action_reader(envs[0].action_space, spec.action)
+        self._steps = [env.step for env in envs]
+        self._resets = [0] * self.num_envs  # resets done, per column
+        self._log = ActionLog(self.num_envs)
+        self._cut: list[int] = []  # columns whose next row begins after a lost episode
+        self._extras = spec.mask is not None or bool(spec.env_info)
+
+    def reset(self, row: Row) -> None:
+        """Write the first observation of every column into `row`, reset 0 of each."""
+        self._resets = [0] * self.num_envs
+        self._log = ActionLog(self.num_envs)
+        for b in range(self.num_envs):
+            self._reset(row, b)
+        row.reward[:] = 0
+        row.first[:] = True
+        row.terminated[:] = row.truncated[:] = row.cut[:] = False
+
+    def send(self, row: Row, next_row: Row) -> None:
+        """Execute `row.action` where the row is not last, reset where it is."""
+        last = row.last.tolist()
+        actions = self._read(row.action)
+        self._log.append(row.action)
+        rewards = [0.0] * self.num_envs
+        terminated = [False] * self.num_envs
+        truncated = [False] * self.num_envs
+        observation, write, steps = next_row.observation, self._write, self._steps
+        for b, action in enumerate(actions):
+            if last[b]:
+                self._reset(next_row, b)
+                continue
+            try:
+                value, rewards[b], terminated[b], truncated[b], info = steps[b](action)
+                write(observation, b, value)
+            except Exception as error:
+                raise _named(error, self, b, f"step({action!r})") from error
+            if self._extras:
+                self._record(next_row, b, value, info)
+            if info and (terminated[b] or truncated[b]):
+                self.ended.append((b, numbers(info)))
+        next_row.first[:] = last
+        next_row.cut[:] = False
+        if self._cut:
+            next_row.cut[self._cut] = True
+            self._cut = []
+        try:
+            next_row.reward[:] = rewards
+            next_row.terminated[:] = terminated
+            next_row.truncated[:] = truncated
+        except (TypeError, ValueError):
+            self._write_scalars(next_row, rewards, terminated, truncated)
+
+    def recv(self, row: Row) -> None:
+        """What was sent for has arrived already."""
+
+    def render(self, column: int) -> Any:
+        """The frame [H, W, 3] of one environment, or whatever its render() returns."""
+        return self._envs[column].render()
+
+    def snapshot(self) -> dict[str, Any]:
+        """What is needed to go on exactly: an environment's own snapshot, or seed and actions."""
+        return {
+            "resets": np.array(self._resets),
+            "log": self._log.snapshot(),
+            "own": {str(b): snapshot(env) for b, env in enumerate(self._envs) if offers(env)},
+        }
+
+    def restore(self, state: dict[str, Any], row: Row) -> list[int]:
+        """Bring every environment to where `row` arrived.
+
+        An environment that offers snapshots is restored by its own. Another is reset with its
+        episode's seed and stepped through the episode's actions; what it then observes is
+        compared with `row`, bit for bit.
+
+        A column that cannot be brought back is cut: `row` becomes the last of its episode, and
+        the row after it, marked `cut`, begins another.
+
+        Returns:
+            The columns that were cut.
+        """
+        self._resets = np.asarray(state["resets"]).tolist()
+        self._log = ActionLog.restored(state["log"])
+        check = tree_map(np.copy, row)
+        for b, env in enumerate(self._envs):
+            own = state["own"].get(str(b))
+            if own is not None:
+                env.reset(seed=self._seeds(b, self._resets[b] - 1))
+                restore(env, own)
+            elif not self._replay(b, check) or not _same(row, check, b):
+                tree_map(lambda x, kept, b=b: x.__setitem__(b, kept[b]), row, check)
+                row.truncated[b] = True
+                self._cut.append(b)
+        return list(self._cut)
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+        self._envs = []
+
+    def _reset(self, row: Row, b: int) -> None:
+        seed = self._seeds(b, self._resets[b])
+        try:
+            observation, info = self._envs[b].reset(seed=seed)
+            self._write(row.observation, b, observation)
+        except Exception as error:
+            raise _named(error, self, b, f"reset(seed={seed})") from error
+        self._resets[b] += 1
+        self._log.begin(b)
+        if self._extras:
+            self._record(row, b, observation, info)
+
+    def _record(self, row: Row, b: int, observation: Any, info: dict[str, Any]) -> None:
+        """Write the mask and the recorded info values of one column."""
+        if self.spec.mask is not None:
+            source = observation if self.spec.mask == "observation" else info
+            mask = source.get("action_mask")
+            row.mask[b] = True if mask is None else np.asarray(mask, np.bool_).ravel()
+        for name in self.spec.env_info:
+            row.env_info[name][b] = info.get(name, np.nan)
+
+    def _write_scalars(
+        self, row: Row, rewards: list[Any], terminated: list[Any], truncated: list[Any]
+    ) -> None:
+        """The slow path, for rewards and flags that are arrays of one element, or wrong."""
+        for field, values in (
+            (row.reward, rewards),
+            (row.terminated, terminated),
+            (row.truncated, truncated),
+        ):
+            for b, value in enumerate(values):
+                array = np.asarray(value)
+                if array.size != 1 or array.dtype == object and array.item() is None:
+                    raise EnvironmentFault(
+                        f"environment {b} ({self.spec.id}) returned {value!r} as a reward or flag; "
+                        "step() must return (observation, reward: float, terminated: bool, "
+                        "truncated: bool, info)"
+                    )
+                field[b] = array.item()
+
+    def _replay(self, b: int, row: Row) -> bool:
+        """Step column b through its current episode; False where its actions were not kept."""
+        actions = self._log.episode(b)
+        if actions is None:
+            return False
+        env = self._envs[b]
+        observation, info = env.reset(seed=self._seeds(b, self._resets[b] - 1))
+        for action in actions:
+            observation, *_, info = env.step(self._read(action)[b])
+        self._write(row.observation, b, observation)
+        if self._extras:
+            self._record(row, b, observation, info)
+        return True
+
+
+class ActionLog:
+    """The actions of every column's current episode, kept as whole rows.
+
+    One copy a row for all columns; rows older than every current episode are forgotten.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self._rows: list[Any] = []
+        self._begins = [0] * num_envs  # index into rows + forgotten, -1: not kept
+        self._forgotten = 0
+
+    def append(self, action: Any) -> None:
+        self._rows.append(tree_map(np.copy, action))
+        if len(self._rows) >= LOG_LIMIT:
+            self._forget()
+
+    def begin(self, column: int) -> None:
+        self._begins[column] = self._forgotten + len(self._rows)
+        if len(self._rows) >= 1024 and column == 0:
+            self._forget()
+
+    def episode(self, column: int) -> list[Any] | None:
+        """Rows of actions since the column's reset; None where they were too many to keep."""
+        begin = self._begins[column] - self._forgotten
+        return None if begin < 0 else self._rows[begin:]
+
+    def snapshot(self) -> dict[str, Any]:
+        self._forget()
+        begins = np.array(self._begins) - self._forgotten
+        rows = tree_map(lambda *xs: np.stack(xs), *self._rows) if self._rows else ()
+        return {"rows": rows, "begins": begins, "count": len(self._rows)}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> ActionLog:
+        begins = np.asarray(state["begins"]).tolist()
+        log = cls(len(begins))
+        log._begins = begins
+        log._rows = [tree_map(lambda x, i=i: x[i], state["rows"]) for i in range(state["count"])]
+        return log
+
+    def _forget(self) -> None:
+        """Drop the rows before the oldest episode, and at most LOG_LIMIT // 2 stay."""
+        oldest = min(self._begins) - self._forgotten
+        excess = max(oldest, len(self._rows) - LOG_LIMIT // 2, 0)
+        del self._rows[:excess]
+        self._forgotten += excess
+
+
+def offers(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether an environment can save and restore itself, and no wrapper around it has a state."""
+    while isinstance(env, gymnasium.Wrapper):
+        if not isinstance(env, _TRANSPARENT):
+            return False
+        env = env.env
+    return hasattr(env, "snapshot") and hasattr(env, "restore")
+
+
+def snapshot(env: gymnasium.Env[Any, Any]) -> dict[str, np.ndarray]:
+    """An environment's own snapshot, with the step counts of time limits around it."""
+    return {**env.unwrapped.snapshot(), "__elapsed__": np.array(_elapsed(env))}
+
+
+def restore(env: gymnasium.Env[Any, Any], state: dict[str, np.ndarray]) -> None:
+    own = dict(state)
+    elapsed = np.asarray(own.pop("__elapsed__")).tolist()
+    env.unwrapped.restore(own)
+    for limit, steps in zip(_limits(env), elapsed, strict=True):
+        limit._elapsed_steps = steps
+
+
+def numbers(info: dict[str, Any]) -> dict[str, float]:
+    """The numeric scalars of an info; text, arrays and None are left out."""
+    return {
+        name: float(value)
+        for name, value in info.items()
+        if isinstance(value, int | float | np.number | np.bool_) and not isinstance(name, int)
+    }
+
+
+def _limits(env: gymnasium.Env[Any, Any]) -> list[gymnasium.wrappers.TimeLimit[Any, Any]]:
+    found = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            found.append(env)
+        env = env.env
+    return found
+
+
+def _elapsed(env: gymnasium.Env[Any, Any]) -> list[int]:
+    return [limit._elapsed_steps or 0 for limit in _limits(env)]
+
+
+def _same(row: Row, check: Row, b: int) -> bool:
+    """Whether column b of both rows observed the same, bit for bit."""
+    pairs = zip(tree_items(row.observation), tree_items(check.observation), strict=True)
+    return all(x[b].tobytes() == y[b].tobytes() for (_, x), (_, y) in pairs)
+
+
+def _named(error: Exception, envs: InProcess, b: int, call: str) -> Exception:
+    """The same error, saying which environment raised it and in which call."""
+    error.add_note(f"in environment {b} of {envs.num_envs} ({envs.spec.id}), {call}")
+    return error
+
+

@@ -1,0 +1,36 @@
+"""What holds in every test: one torch thread, seeded property tests, no run written elsewhere."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+# Set before SDL and Matplotlib load: a test never opens a window.
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+os.environ.setdefault("MPLBACKEND", "Agg")
+# What a test starts as a process of its own inherits this: two cores are shared by all of them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+hypothesis.settings.register_profile(
+    "law", deadline=None, derandomize=True, max_examples=50, database=None
+)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "law"))
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    """Small networks are fastest on one thread, and a test that sets another number undoes it."""
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs are written to `runs/` below the working directory: here, below the test's own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
