@@ -108,7 +108,7 @@ def _look_at_spaces(spec: EnvSpec, found: Findings) -> None:
             found.warning(
                 f"image {path}",
                 f"{path} looks like an image, of {leaf.dtype} {leaf.shape}; declare uint8 from 0 "
-                "to 255, which takes a quarter of the memory and is scaled and stacked as images are",
+                "to 255, which takes a quarter of the memory and is scaled and stacked as an image",
             )
 
 

@@ -12,7 +12,7 @@ from rlpyt.logging.block import Progress, block, plain_line
 from rlpyt.logging.displays import Mode, choose
 from rlpyt.logging.text import wrap
 
-REDRAW_SECONDS = 0.1
+REDRAW_SECONDS = 0.25  # a redraw takes 2 ms
 # Of the whole length, where a line is printed when nothing can be redrawn: 15 lines at most.
 EARLY = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 TENTHS = tuple(i / 10 for i in range(1, 10))

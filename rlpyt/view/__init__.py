@@ -1,0 +1,1 @@
+"""Learning curves: runs read, grouped and averaged with intervals; `plot` makes the picture."""

@@ -1,0 +1,223 @@
+"""`rlpyt plot`: learning curves as PNG, SVG or PDF."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlpyt.errors import UsageError
+from rlpyt.view.curves import Curve, Stat, combine
+from rlpyt.view.runs import LoggedRun, column_name, fact_name, find_runs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RETURNS = ("eval/return_mean", "rollout/return_100", "rollout/return_mean")
+FORMATS = (".png", ".svg", ".pdf")
+WORDS = {
+    "env_steps": "environment steps",
+    "eval/return_mean": "evaluation return",
+    "rollout/return_100": "training return, last 100 episodes",
+    "rollout/return_mean": "training return",
+}
+# Okabe and Ito's colours, which colour-blind readers tell apart; the yellow is too faint for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
+DASHES = ("-", "--", ":", "-.")
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#999999",
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.xmargin": 0.02,
+    "grid.color": "#e8e8e8",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#999999",
+    "ytick.color": "#999999",
+    "xtick.labelcolor": "#333333",
+    "ytick.labelcolor": "#333333",
+    "text.color": "#222222",
+    "axes.labelcolor": "#222222",
+    "pdf.fonttype": 42,  # text stays text
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rlpyt",  # the same runs make the same file
+}
+
+Panels = dict[str, dict[str, Curve]]
+
+
+def plot(
+    paths: Iterable[Path | str],
+    *,
+    by: str | Sequence[str] = "algo",
+    panel: str | Sequence[str] = "env",
+    stat: Stat = "mean",
+    x: str = "env_steps",
+    y: str | None = None,
+    out: Path | str = "curves.png",
+) -> Path:
+    """Draw the learning curves of runs, with 95 % bootstrap intervals over those of a group.
+
+    Args:
+        paths: run folders, or folders that hold them at any depth.
+        by: options whose values tell the lines of a panel apart: dotted or flat (`algo.lr`, `lr`),
+            or algo, env, seed, preset, run (every run alone).
+        panel: options whose values tell the panels apart.
+        stat: over the runs of a group: the mean, or the interquartile mean.
+        x: column of progress.csv.
+        y: column of progress.csv; None is the evaluation return where all runs have a curve of it,
+            else the training return.
+        out: file to write, .png, .svg or .pdf.
+    """
+    out = Path(out)
+    if out.suffix.lower() not in FORMATS:
+        raise UsageError(f"out={out} has no known ending; choose one of {', '.join(FORMATS)}")
+    try:
+        import matplotlib  # noqa: F401  # before the runs are read: this answer comes at once
+    except ImportError:
+        raise UsageError("plots need matplotlib; pip install 'rlpyt[plot]'") from None
+    runs = find_runs(paths)
+    x, y = column_name(x, runs), column_name(y, runs) if y else _returns(runs, x)
+    figure = draw(_panels(runs, by, panel, stat, x, y), x, y, stat)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    figure.savefig(out, dpi=200, metadata=undated.get(out.suffix.lower()))
+    return out
+
+
+def draw(panels: Panels, x: str, y: str, stat: Stat) -> Figure:
+    """The figure of the curves, by panel and group."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    groups = list(dict.fromkeys(group for curves in panels.values() for group in curves))
+    wide = min(len(panels), 3)
+    high = math.ceil(len(panels) / wide)
+    size = (6.4, 4.0) if len(panels) == 1 else (0.6 + 3.2 * wide, 0.8 + 2.5 * high)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(size, layout="constrained")
+        grid = figure.subplots(high, wide, squeeze=False).ravel()
+        for axes, (title, curves) in zip(grid, panels.items(), strict=False):
+            axes.set_title(title)
+            _draw_panel(axes, curves, groups)
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
+        intervals = any(c.runs > 1 for curves in panels.values() for c in curves.values())
+        what = {"mean": "mean", "iqm": "IQM"}[stat] + ", 95 % interval" if intervals else ""
+        figure.supxlabel(WORDS.get(x, x), fontsize=9)
+        figure.supylabel(" · ".join(filter(None, [WORDS.get(y, y), what])), fontsize=9)
+        _draw_legend(figure, grid, groups)
+    return figure
+
+
+def _panels(
+    runs: Sequence[LoggedRun],
+    by: str | Sequence[str],
+    panel: str | Sequence[str],
+    stat: Stat,
+    x: str,
+    y: str,
+) -> Panels:
+    shown = [run for run in runs if len(run.points(x, y)[0])]
+    for run in runs:
+        if run not in shown:
+            warnings.warn(f"{run.path} has no {y} yet and is left out", UserWarning, 3)
+    if not shown:
+        raise UsageError(f"no run has a value of {y} beside {x} yet; choose another column")
+    panels: Panels = {}
+    for title, inside in _split(shown, panel).items():
+        panels[title] = {name: combine(g, x, y, stat) for name, g in _split(inside, by).items()}
+        for name, group in _split(inside, by).items():
+            _warn_of_short_runs(group, panels[title][name], x, y)
+    return panels
+
+
+def _split(runs: Sequence[LoggedRun], by: str | Sequence[str]) -> dict[str, list[LoggedRun]]:
+    """Groups of runs by the label of their options' values, sorted by the values."""
+    names = [fact_name(n, runs) for n in ([by] if isinstance(by, str) else by)]
+    groups: dict[str, list[LoggedRun]] = {}
+    for run in sorted(runs, key=lambda run: [_order(run.facts.get(name)) for name in names]):
+        label = ", ".join(_label(name, run.facts.get(name, "–")) for name in names)
+        groups.setdefault(label, []).append(run)
+    return groups
+
+
+def _order(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, str(value)
+
+
+def _label(name: str, value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else "unset" if value is None else str(value)
+    return text if name in ("algo", "env", "run", "preset") else f"{name.split('.')[-1]} = {text}"
+
+
+def _returns(runs: Sequence[LoggedRun], x: str) -> str:
+    """The first return that is a curve in every run, else the first that any run has."""
+    for least, some in ((2, all), (1, all), (1, any)):
+        for y in RETURNS:
+            if some(len(run.points(x, y)[0]) >= least for run in runs):
+                return y
+    raise UsageError(f"no run has a return yet (one of {', '.join(RETURNS)}); choose a column y")
+
+
+def _warn_of_short_runs(runs: Sequence[LoggedRun], curve: Curve, x: str, y: str) -> None:
+    longest = max(run.points(x, y)[0][-1] for run in runs)
+    shortest = min(runs, key=lambda run: run.points(x, y)[0][-1])
+    if curve.x[-1] < 0.9 * longest:
+        warnings.warn(
+            f"a curve of {len(runs)} runs ends at {x} = {curve.x[-1]:.6g} of {longest:.6g}: "
+            f"{shortest.path} has got no further; leave it out to see the rest",
+            UserWarning,
+            4,
+        )
+
+
+def _draw_panel(axes: Axes, curves: dict[str, Curve], groups: Sequence[str]) -> None:
+    for group, curve in curves.items():
+        index = groups.index(group)
+        colour, dash = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
+        label = f"{group}  ({curve.runs} run{'s' * (curve.runs > 1)})"
+        marker = "o" if len(curve.x) == 1 else None
+        axes.plot(
+            curve.x, curve.center, dash, color=colour, linewidth=1.6, marker=marker, label=label
+        )
+        if curve.runs > 1:
+            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+    axes.xaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.locator_params(nbins=5)
+
+
+def _draw_legend(figure: Figure, grid: Sequence[Axes], groups: Sequence[str]) -> None:
+    """One legend above all panels; the numbers of runs only where every panel has the same."""
+    entries: dict[str, tuple[Any, str]] = {}
+    same = True
+    for axes in grid:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            group = label.rpartition("  (")[0]
+            same = same and entries.setdefault(group, (handle, label))[1] == label
+    if len(groups) == 1 and groups[0] == "":
+        return
+    handles = [entries[group][0] for group in groups]
+    labels = [entries[group][1] if same else group for group in groups]
+    columns = min(len(groups), 4 if len(grid) > 1 else 3)
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=columns, frameon=False, fontsize=9
+    )
+
+
+def _short(value: float) -> str:
+    """Tick labels: 20k, 1.5M, 3G."""
+    for unit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.6g}{suffix}"
+    return f"{value:.6g}"
