@@ -13,7 +13,7 @@ import torch
 
 from rlpyt.arrays import as_tensors, namedarraytuple
 
-CALLS, REPEATS = 200, 200  # turns of about 0.2 ms, short enough to fall between other work
+CALLS, REPEATS = 100, 400  # turns of about 0.1 ms, short enough to fall between other work
 LOCATIONS = {"index": 3, "slice": slice(2, 10)}
 
 

@@ -93,7 +93,7 @@ def build(
         seeds = ResetSeeds(seed, role)
         envs = environments(run, spec, num_envs, seeds)
         window = Window(
-            example_row(spec),
+            example_row(spec, agent.example_kept() if stream == noise.ACTION_NOISE else ()),
             horizon,
             num_envs,
             reads=agent.model.reads,

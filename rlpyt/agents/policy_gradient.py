@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.arrays import NamedArrayTuple, to_device
+from rlpyt.arrays import NamedArrayTuple, to_device, tree_map
 from rlpyt.distributions import Distribution
 from rlpyt.rows import Inputs
 
@@ -23,6 +24,13 @@ class Model(Protocol):
     def __call__(self, inputs: Inputs, state: Any) -> tuple[Any, Tensor, Any]: ...
 
 
+class Kept(NamedArrayTuple):
+    """What acting keeps beside the action where the value costs nothing more."""
+
+    log_prob: Any  # [B]
+    value: Any  # [B]
+
+
 class Assessment(NamedArrayTuple):
     """What the agent thinks of rows and of the actions taken there."""
 
@@ -35,8 +43,9 @@ class Assessment(NamedArrayTuple):
 class PolicyGradientAgent(nn.Module):
     """Acts from a policy's distribution and assesses what was done.
 
-    Acting computes the action and nothing else; log-probabilities and values of a window come
-    from one forward pass of the learner.
+    With separate trunks acting computes the action and nothing else; log-probabilities and values
+    of a window come from one forward pass of the learner. With a shared trunk, which is most of
+    the work with images, acting keeps them and saves that pass.
 
     Args:
         model: gives the distribution's parameters and a value.
@@ -57,7 +66,13 @@ class PolicyGradientAgent(nn.Module):
         self.distribution = distribution
         self.normalizer = normalizer
         self.precision = precision
+        self.keeps = bool(getattr(model, "shares_trunk", False))
         self.device = torch.device("cpu")
+
+    def example_kept(self) -> Any:
+        """What a row keeps beside the action, without leading dimensions."""
+        zero = np.zeros((), np.float32)
+        return Kept(zero, zero) if self.keeps else ()
 
     def to_device(self, device: torch.device) -> None:
         self.device = device
@@ -80,13 +95,20 @@ class PolicyGradientAgent(nn.Module):
             noise: [B, uniforms + normals] (`noise.Noise`); None takes the most likely action.
 
         Returns:
-            action [B, ...], what to keep beside it (nothing), the state fed at the next row.
+            action [B, ...], what to keep beside it (`Kept` or nothing), the state fed next.
         """
         inputs = self.read(inputs)
-        parameters, state = self.model.policy(inputs, state)
-        if inputs.mask is not None:
-            parameters = self.distribution.mask(parameters, inputs.mask)
-        return self.distribution.sample(parameters, noise), (), state
+        if not self.keeps or noise is None:
+            parameters, state = self._run(self.model.policy, inputs, state)
+            return self.distribution.sample(self._masked(parameters, inputs), noise), (), state
+        parameters, value, state = self._run(self.model, inputs, state)
+        parameters = self._masked(parameters, inputs)
+        action = self.distribution.sample(parameters, noise)
+        return action, Kept(self.distribution.log_prob(parameters, action), value), state
+
+    def value(self, inputs: Inputs, state: Any) -> Tensor:
+        """Values [T, B] of rows, already read()."""
+        return self._run(self.model, inputs, state)[1]
 
     def assess(self, inputs: Inputs, state: Any, action: Any) -> tuple[Assessment, Any]:
         """Log-probability and entropy of rows' actions and the rows' values.
@@ -99,8 +121,19 @@ class PolicyGradientAgent(nn.Module):
         Returns:
             The assessment, and the state fed at the row after the last.
         """
-        parameters, value, state = self.model(inputs, state)
-        if inputs.mask is not None:
-            parameters = self.distribution.mask(parameters, inputs.mask)
+        parameters, value, state = self._run(self.model, inputs, state)
+        parameters = self._masked(parameters, inputs)
         log_prob, entropy = self.distribution.log_prob_entropy(parameters, action)
         return Assessment(log_prob, entropy, value, parameters), state
+
+    def _masked(self, parameters: Any, inputs: Inputs) -> Any:
+        if inputs.mask is None:
+            return parameters
+        return self.distribution.mask(parameters, inputs.mask)
+
+    def _run(self, network: Any, inputs: Inputs, state: Any) -> Any:
+        if self.precision == "float32":
+            return network(inputs, state)
+        with torch.autocast(self.device.type, torch.bfloat16):
+            out = network(inputs, state)
+        return tree_map(lambda x: x.float(), out)

@@ -109,7 +109,8 @@ class PPO:
         advantage = sample.advantage
         if options.normalize_advantage:
             advantage = normalize(advantage, live)
-        log_ratio = now.log_prob - sample.log_prob
+        # Nothing holds a dead row's probability: its ratio may overflow, and 0 * inf is NaN.
+        log_ratio = torch.where(live, now.log_prob - sample.log_prob, 0.0)
         ratio = log_ratio.exp()
         policy = -clipped_surrogate(ratio, advantage, self._clip)
         if options.clip_value:

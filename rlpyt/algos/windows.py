@@ -56,7 +56,10 @@ class WindowReader:
         device = self.agent.device
         inputs = self.agent.read(window.inputs())
         action = to_device(window.tensors.action[:-1], device)
-        log_prob, value = self._assess(window, inputs, action)
+        if self.agent.keeps:
+            log_prob, value = self._kept(window, inputs)
+        else:
+            log_prob, value = self._assess(window, inputs, action)
         advantage = self._advantage(window, value)
         rows = window.tensors
         return Sample(
@@ -92,6 +95,11 @@ class WindowReader:
         if self.reward_scale is not None:
             self.reward_scale.load_state_dict(state)
 
+    def _kept(self, window: Window, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """log_prob [T, B] and value [T+1, B] as acting kept them, and the boundary row's value."""
+        kept, state = to_device((window.tensors.info[:-1], window.state), self.agent.device)
+        return kept.log_prob, torch.cat([kept.value, self.agent.value(inputs[-1:], state)])
+
     def _assess(self, window: Window, inputs: Inputs, action: Any) -> tuple[Tensor, Tensor]:
         """log_prob [T, B] and value [T+1, B], chunk by chunk from the kept states."""
         agent, length = self.agent, window.state_interval
@@ -107,7 +115,7 @@ class WindowReader:
             log_probs.append(assessed.log_prob)
             values.append(assessed.value)
         window.state = state = agent.model.join(to_device(window.state, agent.device), state)
-        _, boundary, _ = agent.model(inputs[-1:], state)
+        boundary = agent.value(inputs[-1:], state)
         return torch.cat(log_probs), torch.cat([*values, boundary])
 
     def _advantage(self, window: Window, value: Tensor) -> Tensor:

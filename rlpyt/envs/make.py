@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -16,17 +18,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from rlpyt.envs.options import EnvOptions
-from rlpyt.envs.registry import (
-    did_you_mean,
-    find,
-    find_callable,
-    import_for,
-    import_user_module,
-    missing,
-)
+from rlpyt.envs.registry import find, find_callable, import_for, import_user_module, missing
 from rlpyt.envs.spaces import to_spec
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, MultiDiscrete, Spec, leaves
 from rlpyt.errors import UsageError
+from rlpyt.suggest import did_you_mean
 
 Role = Literal["train", "evaluation"]
 ATARI_FRAME_STACK = 4  # Mnih et al. (2015), and every protocol since
@@ -237,40 +233,26 @@ def _find_mask(
     env: gymnasium.Env[Any, Any], options: EnvOptions, action: Spec
 ) -> tuple[Literal["observation", "info"] | None, int]:
     """Where the mask of valid actions comes from, and its size."""
-    if not options.action_mask:
+    if not options.action_mask or is_atari(options):
         return None, 0
-    space = env.observation_space
+    where: Literal["observation", "info"] = "observation"
+    shape, space, choices = None, env.observation_space, _choices(action)
     if isinstance(space, spaces.Dict) and MASK in space.spaces:
-        size = sum(int(np.prod(part.shape)) for part in _parts(space[MASK]))
-        where: Literal["observation", "info"] = "observation"
-    elif not isinstance(action, Discrete | MultiDiscrete) or is_atari(options):
-        return None, 0
+        shape = space[MASK].shape
     else:
-        _, info = env.reset(seed=0)
+        info = env.reset(seed=0)[1] if choices else {}
         if info.get(MASK) is None:
             return None, 0
-        try:
-            size, where = np.asarray(info[MASK], np.bool_).size, "info"
-        except ValueError:
-            size, where = -1, "info"
-    choices = _choices(action)
-    if size != choices or choices == 0:
-        needed = f"{choices} values, one for each choice of" if choices else "no choices in"
+        where = "info"
+        with contextlib.suppress(ValueError):  # ragged
+            shape = np.asarray(info[MASK], np.bool_).shape
+    if shape is None or math.prod(shape) != choices or not choices:
         raise UsageError(
-            f"{name_of(options)}: {MASK} in the {where} has "
-            f"{size if size >= 0 else 'a ragged number of'} values, and there are {needed} the "
-            f"action space {env.action_space}; give one flat array, or pass --no-action-mask to "
-            "treat it as any other value"
+            f"{name_of(options)}: {MASK} in the {where} has shape {shape}, and the action space "
+            f"{env.action_space} has {choices} choices; give one flat array with a value for each "
+            "of them, or pass --no-action-mask to treat it as any other value"
         )
-    return where, size
-
-
-def _parts(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    return (
-        [leaf for part in space.spaces for leaf in _parts(part)]
-        if isinstance(space, spaces.Tuple)
-        else [space]
-    )
+    return where, choices
 
 
 def _choices(action: Spec) -> int:

@@ -183,9 +183,8 @@ class Player:
                 f"{call}: {where} is not finite: {short(observation)}; training stops where that "
                 "happens",
             )
-        space = self.env.observation_space
-        if not space.contains(observation):
-            why = why_not_contained(space, observation) or f"{short(observation)} not in {space}"
+        why = why_not_contained(self.env.observation_space, observation)
+        if why is not None:
             self.found.warning("contains", f"{call}: {why}")
 
     def _look_at_reward(self, reward: Any) -> None:
@@ -262,6 +261,8 @@ def why_not_contained(
         parts = [(space[key], value[key], f"{path}.{key}") for key in space.spaces]
     elif isinstance(space, spaces.Tuple):
         parts = [(p, x, f"{path}.{i}") for i, (p, x) in enumerate(zip(space, value, strict=True))]
+    elif isinstance(value, list | tuple | float):
+        return f"{path} is a {type(value).__name__}, cast at every step; return an array"
     elif space.contains(value):
         return None
     else:
@@ -271,8 +272,6 @@ def why_not_contained(
 
 def _why_not_in_leaf(space: spaces.Space[Any], value: Any, path: str) -> str:
     array = np.asarray(value)
-    if not isinstance(value, np.ndarray | np.generic | int):
-        return f"{path} is a {type(value).__name__}, cast at every step; return an array"
     if space.dtype is not None and not np.can_cast(array.dtype, space.dtype):
         return (
             f"{path} is {array.dtype} where its space declares {space.dtype}, cast at every step; "

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registration
 
 from rlpyt.errors import UsageError
+from rlpyt.suggest import did_you_mean
 
 # prefix of the ids -> the module that registers them
 SUITES = {
@@ -112,13 +112,6 @@ def import_user_module(module_name: str, where: str) -> Any:
             f"{where}: there is no module {error.name!r}; give the name by which Python imports "
             "it (from the working directory or installed), such as my_package.my_envs:make"
         ) from None
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`; did you mean A or B?` for the names most like this one in any case, or nothing."""
-    by_lower = {known.lower(): known for known in names}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(by_lower[x] for x in close)}?" if close else ""
 
 
 def _is_retired(entry: Registration) -> bool:

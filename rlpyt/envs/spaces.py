@@ -24,7 +24,7 @@ from rlpyt.envs.spec import (
 from rlpyt.errors import EnvironmentFault, UsageError
 
 Writer = Callable[[Any, int, Any], None]  # (storage [B, ...] tree, column, value)
-Reader = Callable[[Any], Iterable[Any]]  # action [B, ...] tree -> B actions of the environment
+Reader = Callable[[Any], list[Any]]  # action [B, ...] tree -> B actions of the environment
 
 # torch computes with neither the wide unsigned integers nor numpy's extended floats
 _STORED_AS = {"uint16": "int32", "uint32": "int64", "uint64": "float32", "longdouble": "float32"}
@@ -280,14 +280,10 @@ def action_reader(space: spaces.Space, spec: Spec) -> Reader:
     They are contained in the space, have its dtypes, and share no memory with what is stored.
     """
     read = _reader(space, spec)
-
-    def read_list(action: Any) -> list[Any]:
-        return list(read(action))
-
-    return read_list if isinstance(spec, Composite) else read
+    return lambda action: list(read(action))
 
 
-def _reader(space: spaces.Space, spec: Spec) -> Reader:
+def _reader(space: spaces.Space, spec: Spec) -> Callable[[Any], Iterable[Any]]:
     match space, spec:
         case spaces.Box(), Box():
             return _box_reader(space, spec)
@@ -302,7 +298,7 @@ def _reader(space: spaces.Space, spec: Spec) -> Reader:
     raise UsageError(f"action: the space {space} does not have the form {spec}")
 
 
-def _discrete_reader(space: spaces.Discrete) -> Reader:
+def _discrete_reader(space: spaces.Discrete[Any]) -> Reader:
     start, dtype = int(space.start), space.dtype
 
     def read(action: np.ndarray) -> list[np.integer]:
@@ -355,17 +351,21 @@ def _representable(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
     """The space's bounds as float64, moved inwards where rounding or infinity would leave it."""
     least, most = space.low.astype(np.float64), space.high.astype(np.float64)
     if space.dtype.kind == "f":
-        largest = np.finfo(space.dtype).max
+        largest = np.finfo(space.low.dtype.name).max
         return np.clip(least, -largest, largest), np.clip(most, -largest, largest)
 
-    def inward(rounded: float, bound: Any, toward: float, past: Callable[[int, int], bool]):
+    def inward(
+        rounded: float, bound: Any, toward: float, past: Callable[[int, int], bool]
+    ) -> float:
         return np.nextafter(rounded, toward) if past(int(rounded), int(bound)) else rounded
 
     inwards = np.vectorize(inward, otypes=[np.float64])
     return inwards(least, space.low, np.inf, lt), inwards(most, space.high, -np.inf, gt)
 
 
-def _composite_reader(space: spaces.Dict | spaces.Tuple, spec: Composite) -> Reader:
+def _composite_reader(
+    space: spaces.Dict | spaces.Tuple, spec: Composite
+) -> Callable[[Any], Iterable[Any]]:
     named, keys = spec.kind == "dict", spec.keys
     if not keys:
         return lambda _: iter(dict, None) if named else repeat(())

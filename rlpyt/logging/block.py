@@ -18,35 +18,44 @@ class Curve:
     """A return over env steps in bounded memory: full, it averages its points in pairs."""
 
     def __init__(self, capacity: int = 512) -> None:
-        self._points: list[tuple[float, float]] = []
-        self._capacity = capacity
         self.first = self.latest = 0.0
+        self._points: list[tuple[float, float]] = []  # means of `_stride` values
+        self._capacity, self._stride = capacity, 1
+        self._open = (0, 0.0, 0.0)  # count and sums of the values that are no point yet
 
     def __bool__(self) -> bool:
-        return bool(self._points)
+        return bool(self._points) or self._open[0] > 0
 
     def add(self, env_steps: int, value: float) -> None:
-        if not self._points:
+        if not self:
             self.first = value
         self.latest = value
-        self._points.append((env_steps, value))
-        if len(self._points) > self._capacity:
-            p = self._points
-            self._points = [
-                ((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in zip(p[::2], p[1::2], strict=False)
-            ] + p[len(p) // 2 * 2 :]
+        count, x, y = self._open
+        self._open = (count + 1, x + env_steps, y + value)
+        if count + 1 == self._stride:
+            self._points.append(self._mean())
+            self._open = (0, 0.0, 0.0)
+        if len(self._points) == self._capacity:
+            pairs = zip(self._points[::2], self._points[1::2], strict=True)
+            self._points = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairs]
+            self._stride *= 2
 
     def cells(self, n: int) -> list[float]:
         """At most n means over equal stretches of env steps; an empty stretch repeats the last."""
-        begin, end = self._points[0][0], self._points[-1][0]
-        n = min(n, len(self._points))
+        points = [*self._points, self._mean()] if self._open[0] else self._points
+        begin, end = points[0][0], points[-1][0]
+        n = min(n, len(points))
         found: list[list[float]] = [[] for _ in range(n)]
-        for x, y in self._points:
+        for x, y in points:
             found[min(n - 1, int(n * (x - begin) / max(end - begin, 1)))].append(y)
         means: list[float] = []
         for cell in found:
             means.append(sum(cell) / len(cell) if cell else means[-1])
         return means
+
+    def _mean(self) -> tuple[float, float]:
+        count, x, y = self._open
+        return x / count, y / count
 
 
 @dataclass
@@ -79,8 +88,9 @@ class Progress:
         self._solved(env_steps, mean)
 
     def _solved(self, env_steps: int, value: float | None) -> None:
-        reached = value is not None and self.solved_return is not None
-        if self.solved_at is None and reached and value >= self.solved_return:
+        if value is None or self.solved_return is None or self.solved_at is not None:
+            return
+        if value >= self.solved_return:
             self.solved_at = env_steps
 
 

@@ -29,6 +29,12 @@ def read(path: Path) -> dict[str, list[float]]:
     }
 
 
+def read_lines(path: Path) -> list[tuple[int, dict[str, float]]]:
+    """The same by rows, (env_steps, values) without empty cells: what a `Sink` was given."""
+    columns, lines = _read_lines(path)
+    return [(_x(line), _cells(columns, line)) for line in lines]
+
+
 class CsvFile:
     """Rows of a progress.csv, each written and flushed when it is given.
 

@@ -44,13 +44,13 @@ def choose(mode: Mode, stream: TextIO | None) -> Display:
         return Plain(stream or sys.stdout)
     if stream is None and "ipykernel" in sys.modules:
         return Notebook()
-    stream = stream or sys.stdout
-    return Terminal(stream) if _can_redraw(stream) else Plain(stream)
+    stream = stream or sys.stdout  # None where a process was started without one
+    return Terminal(stream) if stream is not None and _can_redraw(stream) else Plain(stream)
 
 
 def _can_redraw(stream: TextIO) -> bool:
     """Whether it is a terminal that can move its cursor and show the block's characters."""
-    if stream is None or stream.closed or not stream.isatty() or os.environ.get("CI"):
+    if stream.closed or not stream.isatty() or os.environ.get("CI"):
         return False
     if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return False

@@ -88,6 +88,10 @@ class Episodes:
         self._line.add(episodes)
         return episodes
 
+    def open(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return and length so far of each column's unfinished episode, both [B]."""
+        return self._return.copy(), self._length.copy()
+
     def line(self) -> dict[str, float]:
         """The statistics of a line of the log; the next call covers the episodes after this one.
 
@@ -100,10 +104,6 @@ class Episodes:
             tags["rollout/return_100"] = _mean([x.raw_return for x in self.recent])
             tags["rollout/length_100"] = _mean([x.length for x in self.recent])
         return tags
-
-    def open(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return so far and length of each column's open episode, [B] each."""
-        return self._return, self._length
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that the statistics of later rows depend on, as arrays."""

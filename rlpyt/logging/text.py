@@ -9,7 +9,7 @@ from collections.abc import Sequence
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII = str.maketrans(
     {**dict(zip(BLOCKS, "__..--==", strict=True)), "━": "=", "╸": "=", "─": "-", "·": "|"}
-    | {"±": "+-", "…": "...", "×": "x", "–": "-"}  # noqa: RUF001 (signs that our lines contain)
+    | {"±": "+-", "…": "...", "×": "x", "–": "-"}
 )
 
 

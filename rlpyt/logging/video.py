@@ -71,15 +71,24 @@ def _write_animation(path: Path, frames: np.ndarray, fps: float) -> None:
         raise UsageError(f"{path.suffix} needs Pillow: pip install pillow")
     from PIL import Image
 
-    first, *rest = (Image.fromarray(frame) for frame in frames)
-    options: dict[str, Any] = {"duration": 1000 / fps, "loop": 0, "save_all": True}
-    if path.suffix == ".webp":
-        # Lossless is smaller and faster for flat colours than lossy at any quality.
-        options |= {"lossless": True, "method": 0, "quality": 0, "minimize_size": False}
-        options["duration"] = max(1, round(1000 / fps))
-    else:
-        options["duration"] = max(20, round(100 / fps) * 10)  # GIF counts in 1/100 s, 2 at least
-    first.save(path, append_images=rest, **options)
+    images = [Image.fromarray(frame) for frame in frames]
+    options: dict[str, Any] = {"quality": 80, "method": 0}
+    milliseconds = max(1, round(1000 / fps))
+    if path.suffix == ".gif":
+        images = [
+            image.quantize(method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+            for image in images
+        ]
+        options = {}
+        milliseconds = max(20, round(100 / fps) * 10)  # players ignore less than 2/100 s
+    images[0].save(
+        path,
+        save_all=True,
+        append_images=images[1:],
+        duration=milliseconds,
+        loop=0,
+        **options,
+    )
 
 
 def _write_mp4(path: Path, frames: np.ndarray, fps: float) -> None:

@@ -50,6 +50,7 @@ class ActorCritic(nn.Module):
         self.policy_head = PolicyHead(distribution, self.actor.features, options)
         self.value_head = ValueHead(self.actor.features, options)
         self.reads = self.actor.reads
+        self.shares_trunk = bool(share)
 
     def initial_state(self, batch: int) -> Any:
         """The state before the first row, leading dimension [batch]."""

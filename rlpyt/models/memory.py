@@ -22,8 +22,12 @@ from rlpyt.models.options import ModelOptions
 State = tuple[Tensor, ...]
 
 _CALL_COST = 2**19
-"""What a kernel's call costs, forward and backward, in rows * size²: 0.35 ms against 2.7 µs for a
-row of size 64, measured on one CPU core."""
+"""What a call costs besides its rows, in size² (4.2 million of them take 2.7 ms forward and
+backward on one CPU core): 0.35 ms of kernels and graph; preparing segments is another call's."""
+
+_STEP_COST = {"lstm": 2**13, "gru": 2**17}
+"""What each of a sequence's rows costs besides its columns: PyTorch's GRU on CPUs has no fused
+kernel, so 0.1 ms."""
 
 _HOLD = 1e4
 """Added to a gate's input it makes the gate exactly 1, subtracted exactly 0."""
@@ -89,10 +93,9 @@ class Memory(nn.Module):
         cuts = first[1:].any(1).nonzero().flatten().add_(1).tolist()
         if not cuts:
             return self._run(x, state, self.weight_ih)
-        rows, columns = first.shape
         segments = Segments.of(first)
-        work = (segments.source.numel() - rows * columns) * self.features**2
-        if len(cuts) * _CALL_COST < work:
+        pieces = self._cost(len(cuts) + 1, *first.shape)
+        if pieces < self._cost(2, *segments.source.shape):
             return self._stretches(x, state, first, cuts)
         return self._segments(x, state, segments)
 
@@ -112,6 +115,10 @@ class Memory(nn.Module):
             return out, (h[0], c[0])
         out, h = torch.gru(x, initial[0], weights, *shape)
         return out, (h[0],)
+
+    def _cost(self, calls: int, rows: int, columns: int) -> int:
+        step = _STEP_COST[self.kind] + columns * self.features**2
+        return calls * _CALL_COST + rows * step
 
     def _stretches(
         self, x: Tensor, state: State, first: Tensor, cuts: list[int]

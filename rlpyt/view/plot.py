@@ -27,7 +27,7 @@ WORDS = {
 # Okabe and Ito's colours, which colour-blind readers tell apart; the yellow is too faint for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
 DASHES = ("-", "--", ":", "-.")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -81,40 +81,39 @@ def plot(
     if out.suffix.lower() not in FORMATS:
         raise UsageError(f"out={out} has no known ending; choose one of {', '.join(FORMATS)}")
     try:
-        import matplotlib  # noqa: F401  # before the runs are read: this answer comes at once
+        import matplotlib  # before the runs are read: this answer comes at once
     except ImportError:
         raise UsageError("plots need matplotlib; pip install 'rlpyt[plot]'") from None
     runs = find_runs(paths)
     x, y = column_name(x, runs), column_name(y, runs) if y else _returns(runs, x)
-    figure = draw(_panels(runs, by, panel, stat, x, y), x, y, stat)
+    panels = _panels(runs, by, panel, stat, x, y)
     out.parent.mkdir(parents=True, exist_ok=True)
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    figure.savefig(out, dpi=200, metadata=undated.get(out.suffix.lower()))
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(out.suffix.lower())
+    with matplotlib.rc_context(STYLE):
+        draw(panels, x, y, stat).savefig(out, dpi=200, metadata=undated)
     return out
 
 
 def draw(panels: Panels, x: str, y: str, stat: Stat) -> Figure:
     """The figure of the curves, by panel and group."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     groups = list(dict.fromkeys(group for curves in panels.values() for group in curves))
-    wide = min(len(panels), 3)
+    wide = 2 if len(panels) == 4 else min(len(panels), 3)
     high = math.ceil(len(panels) / wide)
     size = (6.4, 4.0) if len(panels) == 1 else (0.6 + 3.2 * wide, 0.8 + 2.5 * high)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(size, layout="constrained")
-        grid = figure.subplots(high, wide, squeeze=False).ravel()
-        for axes, (title, curves) in zip(grid, panels.items(), strict=False):
-            axes.set_title(title)
-            _draw_panel(axes, curves, groups)
-        for axes in grid[len(panels) :]:
-            axes.set_axis_off()
-        intervals = any(c.runs > 1 for curves in panels.values() for c in curves.values())
-        what = {"mean": "mean", "iqm": "IQM"}[stat] + ", 95 % interval" if intervals else ""
-        figure.supxlabel(WORDS.get(x, x), fontsize=9)
-        figure.supylabel(" · ".join(filter(None, [WORDS.get(y, y), what])), fontsize=9)
-        _draw_legend(figure, grid, groups)
+    figure = Figure(size, layout="constrained")
+    grid = list(figure.subplots(high, wide, squeeze=False).flat)
+    for axes, (title, curves) in zip(grid, panels.items(), strict=False):
+        axes.set_title(title)
+        _draw_panel(axes, curves, groups)
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    intervals = any(c.runs > 1 for curves in panels.values() for c in curves.values())
+    what = {"mean": "mean", "iqm": "IQM"}[stat] + ", 95 % interval" if intervals else ""
+    figure.supxlabel(WORDS.get(x, x), fontsize=9)
+    figure.supylabel(" · ".join(filter(None, [WORDS.get(y, y), what])), fontsize=9)
+    _draw_legend(figure, grid, groups)
     return figure
 
 
@@ -134,9 +133,10 @@ def _panels(
         raise UsageError(f"no run has a value of {y} beside {x} yet; choose another column")
     panels: Panels = {}
     for title, inside in _split(shown, panel).items():
-        panels[title] = {name: combine(g, x, y, stat) for name, g in _split(inside, by).items()}
-        for name, group in _split(inside, by).items():
-            _warn_of_short_runs(group, panels[title][name], x, y)
+        groups = _split(inside, by)
+        panels[title] = {label: combine(group, x, y, stat) for label, group in groups.items()}
+        for label, group in groups.items():
+            _warn_of(group, panels[title][label], x, y)
     return panels
 
 
@@ -169,13 +169,20 @@ def _returns(runs: Sequence[LoggedRun], x: str) -> str:
     raise UsageError(f"no run has a return yet (one of {', '.join(RETURNS)}); choose a column y")
 
 
-def _warn_of_short_runs(runs: Sequence[LoggedRun], curve: Curve, x: str, y: str) -> None:
-    longest = max(run.points(x, y)[0][-1] for run in runs)
-    shortest = min(runs, key=lambda run: run.points(x, y)[0][-1])
-    if curve.x[-1] < 0.9 * longest:
+def _warn_of(runs: Sequence[LoggedRun], curve: Curve, x: str, y: str) -> None:
+    """Say what a reader of the figure would not see."""
+    envs = sorted({str(run.facts["env"]) for run in runs})
+    if len(envs) > 1:
+        message = (
+            f"one curve mixes the scales of {', '.join(envs)}; panel or by env tells them apart"
+        )
+        warnings.warn(message, UserWarning, 4)
+    ends = {run.path: run.points(x, y)[0][-1] for run in runs}
+    if curve.x[-1] < 0.9 * max(ends.values()):
         warnings.warn(
-            f"a curve of {len(runs)} runs ends at {x} = {curve.x[-1]:.6g} of {longest:.6g}: "
-            f"{shortest.path} has got no further; leave it out to see the rest",
+            f"a curve of {len(runs)} runs ends at {x} = {curve.x[-1]:.6g} of "
+            f"{max(ends.values()):.6g}: {min(ends, key=lambda path: ends[path])} has got no "
+            "further; leave it out to see the rest",
             UserWarning,
             4,
         )
@@ -185,13 +192,15 @@ def _draw_panel(axes: Axes, curves: dict[str, Curve], groups: Sequence[str]) -> 
     for group, curve in curves.items():
         index = groups.index(group)
         colour, dash = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
-        label = f"{group}  ({curve.runs} run{'s' * (curve.runs > 1)})"
+        label = f"{group}  ({curve.runs} runs)" if curve.runs > 1 else group
         marker = "o" if len(curve.x) == 1 else None
         axes.plot(
             curve.x, curve.center, dash, color=colour, linewidth=1.6, marker=marker, label=label
         )
         if curve.runs > 1:
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+    if axes.dataLim.x0 >= 0:
+        axes.set_xlim(left=0)  # learning begins there, also where the first value comes later
     axes.xaxis.set_major_formatter(lambda value, _: _short(value))
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
     axes.locator_params(nbins=5)
@@ -203,13 +212,12 @@ def _draw_legend(figure: Figure, grid: Sequence[Axes], groups: Sequence[str]) ->
     same = True
     for axes in grid:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            group = label.rpartition("  (")[0]
+            group = label.partition("  (")[0]
             same = same and entries.setdefault(group, (handle, label))[1] == label
-    if len(groups) == 1 and groups[0] == "":
-        return
     handles = [entries[group][0] for group in groups]
     labels = [entries[group][1] if same else group for group in groups]
-    columns = min(len(groups), 4 if len(grid) > 1 else 3)
+    characters = 12 * figure.get_figwidth()  # that fit beside each other at this size
+    columns = max(1, int(characters // (7 + max(map(len, labels)))))
     figure.legend(
         handles, labels, loc="outside upper left", ncols=columns, frameon=False, fontsize=9
     )
@@ -219,5 +227,5 @@ def _short(value: float) -> str:
     """Tick labels: 20k, 1.5M, 3G."""
     for unit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
-            return f"{value / unit:.6g}{suffix}"
-    return f"{value:.6g}"
+            return f"{value / unit:.6g}{suffix}".replace("-", "−")
+    return f"{value:.6g}".replace("-", "−")

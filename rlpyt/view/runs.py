@@ -57,6 +57,7 @@ def find_runs(paths: Iterable[Path | str]) -> list[LoggedRun]:
 
 
 def read_run(folder: Path) -> LoggedRun:
+    """The run of one folder, which may still be training."""
     content = RunFolder(folder).read()
     facts = {name: content.get(name) for name in FACTS}
     facts |= dict(_flatten(content.get("options", {})))

@@ -112,6 +112,12 @@ def test_categorical_draws_in_proportion():
     assert_frequencies(action.bincount(minlength=6) / DRAWS, x.softmax(-1))
 
 
+def test_logits_of_half_precision_are_drawn_in_proportion_too():
+    x, u = torch.zeros(100, dtype=torch.bfloat16), torch.arange(10_000) / 10_000
+    found = Categorical(100).sample(x.expand(10_000, 100), u.unsqueeze(-1)).bincount() / 10_000
+    torch.testing.assert_close(found, torch.full((100,), 0.01), rtol=0, atol=2e-4)
+
+
 def test_multi_categorical_draws_in_proportion_and_independently():
     x = logits(5).float()
     action = MultiCategorical((2, 3)).sample(x.expand(DRAWS, 5), uniforms(DRAWS, 2))

@@ -21,8 +21,11 @@ def of(env, **options) -> EnvOptions:
     return EnvOptions(env, **options)
 
 
-def zoo(observation: spaces.Space | None = None, action: spaces.Space | None = None):
-    return lambda: SpaceZooEnv(observation or spaces.Discrete(2), action or spaces.Discrete(2))
+BIT = spaces.Discrete(2)
+
+
+def zoo(observation: spaces.Space = BIT, action: spaces.Space = BIT):
+    return lambda: SpaceZooEnv(observation, action)
 
 
 # Making
@@ -145,7 +148,7 @@ def test_modules_in_the_working_directory_are_found(tmp_path: Path):
     [
         ("CartPol-v1", "did you mean CartPole-v1"),
         ("cartpole-v1", "did you mean CartPole-v1"),
-        ("HalfCheetah-v3", "did you mean HalfCheetah-v5"),
+        ("HalfCheetah-v3", "did you mean.*HalfCheetah-v5"),
         ("qqqqqqqqqqqqqqq", "module:function"),
         ("no_such_module:make", "no module 'no_such_module'"),
         ("toys:CuontEnv", "did you mean CountEnv"),
@@ -319,7 +322,7 @@ def test_a_mask_covers_every_choice_of_a_multi_discrete_action():
 )
 def test_a_mask_that_does_not_fit_the_action_is_refused(action):
     mask = spaces.Dict({"action_mask": spaces.MultiBinary(5), "x": spaces.Discrete(2)})
-    with pytest.raises(UsageError, match=r"action_mask in the observation has 5.*--no-action-mask"):
+    with pytest.raises(UsageError, match=r"has shape \(5,\).*--no-action-mask"):
         probe(of(zoo(mask, action)))
 
 

@@ -57,6 +57,13 @@ def random_window(rows: int, columns: int, seed: int, gamma: float = GAMMA) -> W
     return window(kinds[0] < 0.1, kinds[1] < 0.1, seed, gamma)
 
 
+def varied(w: Window) -> Window:
+    """Another gamma on each row, as where steps last differently long."""
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.rand(w.discount.shape, generator=generator, dtype=torch.float64)
+    return w._replace(discount=w.discount * (0.5 + factor / 2))
+
+
 def episodes(w: Window, column: int) -> list[Episode]:
     """The stretches of live rows of a column, each with the row that follows it."""
     reward, discount, last, value = (x[:, column].tolist() for x in w)
@@ -219,7 +226,7 @@ def test_log_ratios_on_rows_without_a_transition_are_not_read():
 
 
 def test_lambda_one_is_monte_carlo():
-    w = random_window(20, 8, seed=5)
+    w = varied(random_window(20, 8, seed=5))
     live = ~w.last[:-1]
     torch.testing.assert_close(lambda_returns(*w, 1.0), discounted_returns(*w))
     advantage = (discounted_returns(*w) - w.value[:-1]).where(live, 0.0)
@@ -237,19 +244,19 @@ def test_lambda_zero_is_the_td_error():
 
 @pytest.mark.parametrize("n", [19, 20, 100])
 def test_as_many_steps_as_rows_are_monte_carlo(n):
-    w = random_window(20, 8, seed=7)
+    w = varied(random_window(20, 8, seed=7))
     torch.testing.assert_close(n_step_returns(*w, n), discounted_returns(*w))
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
 def test_vtrace_on_policy_is_the_lambda_return(lam):
-    w = random_window(20, 8, seed=8)
+    w = varied(random_window(20, 8, seed=8))
     target, _ = vtrace(torch.zeros_like(w.value[:-1]), *w, lam)
     torch.testing.assert_close(target, lambda_returns(*w, lam))
 
 
 def test_gae_is_the_lambda_return_less_the_value():
-    w = random_window(20, 8, seed=9)
+    w = varied(random_window(20, 8, seed=9))
     baseline = w.value[:-1].where(~w.last[:-1], 0.0)
     torch.testing.assert_close(gae(*w, 0.8) + baseline, lambda_returns(*w, 0.8))
 

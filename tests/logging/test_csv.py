@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlpyt.logging.csv import CsvFile, read
+from rlpyt.logging.csv import CsvFile, read, read_lines
 
 
 def test_a_tag_that_appears_later_leaves_the_file_rectangular(tmp_path: Path) -> None:
@@ -27,6 +27,10 @@ def test_a_tag_that_appears_later_leaves_the_file_rectangular(tmp_path: Path) ->
     assert table["env_steps"] == [100.0 * i for i in range(11)]
     assert math.isnan(table["eval/return_mean"][9]) and table["eval/return_mean"][10] == 500
     assert math.isnan(table["loss/policy"][10])
+    assert read_lines(path)[9:] == [
+        (900, {"loss/policy": 0.9}),
+        (1000, {"eval/return_mean": 500.0, 'odd, "tag"': 1.0}),
+    ]
     assert os.listdir(tmp_path) == ["progress.csv"]
 
 

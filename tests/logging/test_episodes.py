@@ -206,6 +206,9 @@ def test_an_environment_that_never_ends_has_no_return() -> None:
     assert episodes.count(rows(x, 0, 11)) == []
     assert episodes.line() == {"rollout/episodes": 0}
     assert episodes.total == 0
+    open_return, open_length = episodes.open()
+    assert open_length.tolist() == [10, 10]
+    assert open_return == pytest.approx(x["reward"][1:].sum(0))
 
 
 def test_a_window_without_endings_is_counted_in_well_under_a_row_of_stepping() -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ def test_after_a_resume_the_curve_has_no_loop(
     for i in range(1, 11):
         file.write(100 * i, {"x": 1})
     file.close()
-    monkeypatch.setattr("time.time", lambda t=__import__("time").time: t() + 10)
+    later = time.time() + 10
+    monkeypatch.setattr(time, "time", lambda: later)
     file = EventFile(tmp_path, env_steps=500)
     for i in range(6, 8):
         file.write(100 * i, {"x": 2})

@@ -1,0 +1,70 @@
+"""The options of a run by flat name, derived from the dataclasses: for the command line and `api`."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+_Arg = type(arg())
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """One option: a field of a dataclass, and how it is written."""
+
+    name: str  # the field's: num_envs
+    path: tuple[str, ...]  # of the dataclass within the outermost one: ("env",)
+    spellings: tuple[str, ...]  # all that are accepted: ("--num-envs", "--n-envs")
+    hint: Any  # its type
+    positional: bool = False
+
+    @property
+    def text(self) -> str:
+        """The spelling that is ours: --num-envs."""
+        return self.name.upper() if self.positional else self.spellings[0]
+
+
+def flags_of(kind: Any, path: tuple[str, ...] = ()) -> Iterator[Flag]:
+    """The flags of a dataclass, those of the dataclasses in it included.
+
+    Args:
+        kind: a dataclass; fields whose type is a type variable are found in an instance only.
+        path: where it lies in an outer one.
+    """
+    cls = kind if isinstance(kind, type) else type(kind)
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        hint, extras = hints[field.name], ()
+        if typing.get_origin(hint) is Annotated:
+            hint, *extras = typing.get_args(hint)
+        inner = hint if dataclasses.is_dataclass(hint) else getattr(kind, field.name, None)
+        if dataclasses.is_dataclass(inner):
+            yield from flags_of(inner, (*path, field.name))
+            continue
+        own = f"--{field.name.replace('_', '-')}"
+        others: list[str] = []
+        for extra in extras:
+            if isinstance(extra, _Arg):
+                others += [f"--{extra.name}"] if extra.name else []
+                others += extra.aliases or ()
+        spellings = tuple(dict.fromkeys((own, *others)))
+        yield Flag(field.name, path, spellings, hint, Positional in extras)
+
+
+def replaced(instance: Any, values: dict[Flag, Any]) -> Any:
+    """The dataclass instance with the flags' values in place of its own, at any depth."""
+    changes: dict[str, Any] = {}
+    inner: dict[str, dict[Flag, Any]] = {}
+    for flag, value in values.items():
+        if flag.path:
+            below = dataclasses.replace(flag, path=flag.path[1:])
+            inner.setdefault(flag.path[0], {})[below] = value
+        else:
+            changes[flag.name] = value
+    for name, part in inner.items():
+        changes[name] = replaced(getattr(instance, name), part)
+    return dataclasses.replace(instance, **changes)

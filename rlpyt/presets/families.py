@@ -1,0 +1,26 @@
+"""Which family an environment belongs to, by its id alone: nothing is imported or made."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# The first pattern that an id matches from its start gives the family; the most special ones lead.
+_FAMILIES = {
+    "atari": r"ALE/|\w+NoFrameskip-v\d",
+    "minatar": r"MinAtar/",
+    "memory": r"rlpyt/",  # the tasks of envs/memory.py; those without a memory do without it too
+    "acrobot": r"Acrobot-",
+    "mountain-car": r"MountainCar(Continuous)?-",
+    "lunar-lander": r"LunarLander",
+    "pendulum": r"Pendulum-",
+    "classic": r"CartPole-",
+    "mujoco": r"(HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher"
+    r"|Inverted(Double)?Pendulum)-|dm_control/",
+}
+
+
+def family(env: Any) -> str:
+    """The family of an environment's id; "default" for any other, and for a factory."""
+    name = env.rpartition(":")[2] if isinstance(env, str) else ""
+    return next((f for f, pattern in _FAMILIES.items() if re.match(pattern, name)), "default")
