@@ -102,9 +102,10 @@ def build(
             state_interval=run.algo.state_interval if role == noise.TRAINING_RESETS else None,
         )
         if stream is None:
-            return Sampler(envs, agent, window, None)
+            return Sampler(envs, agent, window, None, strict_bounds=run.env.strict_bounds)
         sizes = distribution.uniforms, distribution.normals
-        return Sampler(envs, agent, window, Noise(seed, stream, range(num_envs), *sizes))
+        drawn = Noise(seed, stream, range(num_envs), *sizes)
+        return Sampler(envs, agent, window, drawn, strict_bounds=run.env.strict_bounds)
 
     evaluation_envs = max(1, min(EVALUATION_ENVS, run.loop.eval_episodes))
     evaluation_stream = noise.EVALUATION_NOISE if run.loop.eval_stochastic else None
@@ -126,5 +127,7 @@ def build(
 
 def environments(run: Run, spec: EnvSpec, num_envs: int, seeds: ResetSeeds) -> Environments:
     """B environments, stepped here."""
-    role = "train" if seeds.role == noise.TRAINING_RESETS else "evaluation"
-    return InProcess([make(run.env, b, role=role) for b in range(num_envs)], spec, seeds)
+    training = seeds.role == noise.TRAINING_RESETS
+    role, first = ("train", 0) if training else ("evaluation", run.env.num_envs)
+    envs = [make(run.env, first + b, role=role) for b in range(num_envs)]
+    return InProcess(envs, spec, seeds)

@@ -20,7 +20,7 @@ Algorithm = PPOOptions | A2COptions
 class LoopOptions:
     """How long a run is, what it writes and when, and what it runs on."""
 
-    env_steps: Annotated[int, arg(aliases=["--total-timesteps"])] = 100_000
+    env_steps: Annotated[int, arg(name="total-timesteps", aliases=["--env-steps"])] = 100_000
     """Length of the run in environment steps, over all environments (100k, 1e6 and 2M parse)."""
 
     seed: Annotated[int | None, arg(metavar="INT")] = None

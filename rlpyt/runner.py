@@ -73,6 +73,8 @@ class Runner:
         self.seconds = 0.0  # of training in this process, without evaluation
         self._learning = self._line_seconds = 0.0
         self._line_steps = 0
+        self._spent = {"env": 0.0, "act": 0.0, "learn": 0.0}  # seconds in this process
+        self._logged_at = 0
         self._begun_at = 0  # env steps when this process took over
         self._started = False
         total = run.loop.env_steps
@@ -111,8 +113,7 @@ class Runner:
             for tag, value in metrics.items():
                 self.recorder.record(tag, value)
             after = episodes.env_steps
-            if due(before, after, self._log_interval):
-                self._log()
+            self.console.update(after, self._log() if due(before, after, self._log_interval) else None)
             if self.hooks.on_window is not None:
                 ended = bool(self.hooks.on_window(self))
             if due(before, after, loop.eval_interval) and after < loop.env_steps:
@@ -122,13 +123,17 @@ class Runner:
         if self.stop.name:
             self.save()
             return self.stop.name
+        if episodes.env_steps > self._logged_at:
+            self._log()
         self._evaluate()
         self.save()
+        self.console.update(episodes.env_steps, self._overall())
         return "finished"
 
     def save(self) -> Path:
         """Write a checkpoint of everything that the rest of the run depends on."""
         keep = self.run.loop.keep_checkpoints
+        self.recorder.sync()
         path = checkpoint.save(
             self.folder / "checkpoints", self.episodes.env_steps, self.state(), keep
         )
@@ -170,28 +175,34 @@ class Runner:
         self._line_steps = self._begun_at = self.episodes.env_steps
         self._started = True
 
-    def _log(self) -> None:
+    def _log(self) -> dict[str, float]:
         """Write one line of the log, of what happened since the line before."""
         sampler, recorder, steps = self.parts.sampler, self.recorder, self.episodes.env_steps
         recorder.record_all(self.episodes.line())
-        env, act, learn = sampler.seconds["env"], sampler.seconds["act"], self._learning
-        total = max(self.seconds - self._line_seconds, 1e-9)
-        parts = {"env": env, "act": act, "learn": learn, "wait": total - env - act - learn}
-        for name, seconds in parts.items():
-            recorder.record(f"time/{name}", min(1.0, max(0.0, seconds / total)))
-        recorder.record("time/steps_per_second", (steps - self._line_steps) / total)
+        spent = {**sampler.seconds, "learn": self._learning}
+        shares = shares_of(spent, self.seconds - self._line_seconds, steps - self._line_steps)
+        recorder.record_all(shares)
         recorder.record("time/frames", steps * self.parts.spec.frames_per_step)
+        self._spent = {name: self._spent[name] + seconds for name, seconds in spent.items()}
         sampler.seconds = {"env": 0.0, "act": 0.0}
         self._learning, self._line_seconds, self._line_steps = 0.0, self.seconds, steps
-        self.console.update(steps, recorder.write(steps))
+        self._logged_at = steps
+        return recorder.write(steps)
+
+    def _overall(self) -> dict[str, float]:
+        """Speed and shares over this process's training."""
+        return shares_of(self._spent, self.seconds, self.steps_here)
 
     def _evaluate(self) -> bool:
         """Evaluate and record; True where the run has reached its goal."""
         if not self.run.loop.eval_episodes:
             return False
+        steps = self.episodes.env_steps
+        self.console.activity("evaluating")
         evaluation = self.evaluation = self.parts.evaluator.evaluate()
         self.recorder.record_all(evaluation.metrics())
-        self.console.evaluation(self.episodes.env_steps, evaluation.mean, evaluation.std, len(evaluation.returns))
+        self.recorder.write(steps)
+        self.console.evaluation(steps, evaluation.mean, evaluation.std, len(evaluation.returns))
         if evaluation.mean > self.best_return:
             self.best_return, self._new_best = evaluation.mean, True
             self.save()
@@ -200,6 +211,14 @@ class Runner:
         if self.hooks.on_evaluation is not None:
             ended = bool(self.hooks.on_evaluation(evaluation)) or ended
         return ended
+
+
+def shares_of(spent: dict[str, float], seconds: float, env_steps: int) -> dict[str, float]:
+    """Speed, and the fractions of the time spent in each part; `wait` is what is left."""
+    seconds = max(seconds, 1e-9)
+    parts = {**spent, "wait": max(0.0, seconds - sum(spent.values()))}
+    shares = {f"time/{name}": part / seconds for name, part in parts.items()}
+    return {**shares, "time/steps_per_second": env_steps / seconds}
 
 
 def generators() -> dict[str, Any]:

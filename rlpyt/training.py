@@ -12,6 +12,7 @@ from rlpyt import checkpoint
 from rlpyt.build import ModelFactory, Parts, build
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
+from rlpyt.logging import csv
 from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
 from rlpyt.logging.recorder import Recorder
@@ -143,6 +144,7 @@ def _go(
                 run.loop.env_steps,
                 header(run, parts, folder),
                 env_steps=done,
+                history=csv.read_lines(folder.path / "progress.csv") if saved else (),
                 solved_return=parts.solved_return,
                 mode=mode,
                 stream=stream,

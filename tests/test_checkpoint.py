@@ -202,6 +202,18 @@ def places(work: Any) -> list[str]:
     return passed
 
 
+def test_all_is_on_the_disk_before_it_gets_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[Any] = []
+    rename = os.rename
+    monkeypatch.setattr(os, "fsync", lambda file: order.append(os.fstat(file).st_ino))
+    monkeypatch.setattr(os, "rename", lambda a, b: (order.append("rename"), rename(a, b)))
+    path = save(folder, 1, state_at(1), keep=1)
+    before = [path / "state.safetensors", path / "meta.json", path]
+    assert order == [*(p.stat().st_ino for p in before), "rename", folder.stat().st_ino]
+
+
 def kill_at(number: int) -> None:
     """From now on, kill this process at its fault point of this number."""
     left = number

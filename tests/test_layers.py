@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "rlpyt"
 # From the top: a module imports from lines below its own, and from its own folder. A name stands
 # for a module or a folder of rlpyt.
 LAYERS = [
-    ["cli", "__main__"],
+    ["__main__"],
+    ["cli"],
     ["api"],
     ["view"],
     ["training"],
@@ -29,12 +30,12 @@ LAYERS = [
     ["functional", "distributions", "schedules", "tree_format"],
     ["rows", "noise"],
     ["arrays"],
-    ["errors", "faultpoints", "stopping"],
+    ["errors", "faultpoints", "flags", "stopping", "suggest"],
 ]
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 # Specifications and options import nothing but numpy or tyro: every layer may read them.
 FREE = {"rlpyt.envs.spec", "rlpyt.envs.options", "rlpyt.models.options", "rlpyt.algos.options"}
-WITHOUT_DEPENDENCIES = {"errors", "faultpoints", "folder", "presets", "run"}
+WITHOUT_DEPENDENCIES = {"errors", "faultpoints", "flags", "folder", "presets", "run", "suggest"}
 
 
 def modules() -> list[Path]:

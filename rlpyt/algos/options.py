@@ -14,7 +14,7 @@ from rlpyt.schedules import Schedule
 class PolicyGradientOptions:
     """What A2C and PPO have in common."""
 
-    horizon: Annotated[int, arg(aliases=["--num-steps"])] = 128
+    horizon: Annotated[int, arg(name="num-steps", aliases=["--horizon"])] = 128
     """Rows per environment that are collected before each update, T."""
 
     gamma: float = 0.99
@@ -23,7 +23,7 @@ class PolicyGradientOptions:
     gae_lambda: float = 0.95
     """Generalized advantage estimation: 0 is one-step TD, 1 is Monte Carlo."""
 
-    lr: Annotated[float, arg(name="lr", aliases=["--learning-rate"])] = 3e-4
+    lr: Annotated[float, arg(name="learning-rate", aliases=["--lr"])] = 3e-4
     """Learning rate at the start."""
 
     lr_schedule: Schedule = "constant"
@@ -61,13 +61,13 @@ class PolicyGradientOptions:
 class PPOOptions(PolicyGradientOptions):
     """Proximal policy optimization (Schulman et al., 2017)."""
 
-    update_epochs: Annotated[int, arg(aliases=["--n-epochs"])] = 4
+    update_epochs: Annotated[int, arg(name="n-epochs", aliases=["--update-epochs"])] = 4
     """Passes over each window."""
 
     minibatch_size: int = 256
     """Rows of a minibatch; there are horizon * num_envs // minibatch_size minibatches."""
 
-    clip_coef: Annotated[float, arg(aliases=["--clip-range"])] = 0.2
+    clip_coef: Annotated[float, arg(name="clip-range", aliases=["--clip-coef"])] = 0.2
     """The ratio of new to old probability is clipped to 1 ± this."""
 
     clip_schedule: Schedule = "constant"
@@ -87,13 +87,13 @@ class PPOOptions(PolicyGradientOptions):
 class A2COptions(PolicyGradientOptions):
     """Advantage actor-critic, synchronous (Mnih et al., 2016)."""
 
-    horizon: Annotated[int, arg(aliases=["--num-steps"])] = 5
+    horizon: Annotated[int, arg(name="num-steps", aliases=["--horizon"])] = 5
     """Rows per environment that are collected before each update, T."""
 
     gae_lambda: float = 1.0
     """Generalized advantage estimation: 1 is the n-step return of the paper."""
 
-    lr: Annotated[float, arg(name="lr", aliases=["--learning-rate"])] = 7e-4
+    lr: Annotated[float, arg(name="learning-rate", aliases=["--lr"])] = 7e-4
     """Learning rate at the start."""
 
     normalize_advantage: bool = False

@@ -7,7 +7,7 @@ import typing
 from typing import Any
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
+from tyro.conf import OmitArgPrefixes
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from rlpyt.cli.values import reader, show
@@ -28,7 +28,7 @@ def print_help(kind: Any, default: Any, prog: str, description: str) -> None:
             prog=prog,
             description=description,
             registry=_registry(),
-            config=(OmitArgPrefixes, FlagCreatePairsOff),
+            config=(OmitArgPrefixes,),
         )
     except SystemExit:
         return
@@ -51,7 +51,7 @@ def _as_read(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         metavar=f"{one.metavar} ..." if one.many else one.metavar,
         instance_from_str=lambda texts: one.read(texts[0]),
         is_instance=lambda _: True,
-        str_from_instance=lambda value: [show(value)],
+        str_from_instance=lambda value: show(value).split() if one.many else [show(value)],
     )
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
-from tyro.conf import arg
+from tyro.conf import FlagCreatePairsOff, arg
 
 from rlpyt import presets
 from rlpyt.algos.options import PolicyGradientOptions
-from rlpyt.cli.output import one_object, report
+from rlpyt.cli.output import one_object, profiled, report
 from rlpyt.cli.parsing import Given, read, scan, wants_help
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
@@ -57,7 +57,7 @@ class StartOptions:
 class TrainOptions(Generic[Algo]):
     """Options of a run in the order in which help lists them."""
 
-    start: StartOptions
+    start: Annotated[StartOptions, FlagCreatePairsOff]
     environment: EnvOptions
     algorithm: Algo
     network: ModelOptions
@@ -71,19 +71,11 @@ def main(argv: Sequence[str]) -> int:
         return 0
     run, start = parse(argv)
     with one_object(start.json) as print_object:
-        profiler = None
-        if start.profile:
-            from rlpyt.cli.profiling import Profiler
+        with profiled(start.profile) as profiler:
+            from rlpyt.training import train
 
-            profiler = Profiler()
-        from rlpyt.training import train
-
-        if profiler is None:
-            outcome = train(run, quiet=start.quiet)
-        else:
-            with profiler:
-                outcome = train(run, quiet=start.quiet)
-        return report(outcome, print_object, start.quiet, profiler)
+            outcome = train(run, mode="quiet" if start.quiet else "auto")
+        return report(outcome, print_object, quiet=start.quiet, profiler=profiler)
 
 
 def parse(argv: Sequence[str]) -> tuple[Run, StartOptions]:
@@ -163,6 +155,8 @@ def _frames_per_step(env: EnvOptions) -> int:
 
 
 def _help(argv: Sequence[str]) -> None:
+    from tyro import MISSING
+
     from rlpyt.cli.help import print_help
     from rlpyt.cli.screens import TRAIN
 
@@ -170,14 +164,16 @@ def _help(argv: Sequence[str]) -> None:
     if algo is None:
         print(TRAIN)
         return
-    run = presets.choose(algo, _after(argv, "--env", "--env-id") or "", _after(argv, "--preset"))
-    where = f"of preset {run.preset}; another --env or --preset has others"
+    env = _after(argv, "--env", "--env-id")
+    run = presets.choose(algo, env, _after(argv, "--preset"))
+    if env is None:
+        run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=MISSING))
     summary = (ALGORITHMS[algo].__doc__ or "").partition("\n")[0]
     print_help(
         TrainOptions[ALGORITHMS[algo]],
         _options(run),
         f"rlpyt train {algo} --env ID",
-        f"{summary} The defaults shown are those {where}.",
+        f"{summary}\n\nDefaults: preset {run.preset}; --env and --preset choose another.",
     )
 
 

@@ -84,15 +84,18 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
             "observe; give it a constant, such as Box(0, 1, (1,))"
         )
     atari = is_atari(options)
+    protocol = env.get_wrapper_attr("protocol") if atari else None
+    # Where a lost life ends an episode, returns are counted by whole games.
+    whole = ("game_over",) if protocol and protocol.life_loss else ()
     return EnvSpec(
         id=name_of(options),
         observation=observation,
         action=action,
         mask=mask,
         mask_size=mask_size,
-        env_info=tuple(options.info),
+        env_info=tuple(dict.fromkeys((*options.info, *whole))),
         frame_stack=_frame_stack(observation, options, ATARI_FRAME_STACK if atari else 1),
-        frames_per_step=env.get_wrapper_attr("protocol").frame_skip if atari else 1,
+        frames_per_step=protocol.frame_skip if protocol else 1,
     )
 
 

@@ -123,7 +123,8 @@ def _load(game: str) -> ModuleType:
     name = f"{__name__}.{game}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, _folder() / f"{game}.py")
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules[name] = module

@@ -21,7 +21,7 @@ class EnvOptions:
     env: Annotated[str, arg(name="env-id", aliases=["--env"])]
     """A Gymnasium id, module:Id, or module:function that returns a gymnasium.Env."""
 
-    num_envs: Annotated[int, arg(aliases=["--n-envs"])] = 8
+    num_envs: Annotated[int, arg(name="n-envs", aliases=["--num-envs"])] = 8
     """Environments stepped side by side, B; per rank under torchrun."""
 
     env_kwargs: tuple[str, ...] = ()

@@ -90,11 +90,12 @@ class Player:
             if last:
                 episodes += 1
                 mask = self.reset(episodes)
-        if not episodes:
+        limited = self.env.spec is not None and self.env.spec.max_episode_steps is not None
+        if not episodes and not limited:
             self.found.note(
                 "endless",
-                f"no episode ended in {steps} steps: returns are reported of ended episodes only, "
-                "and evaluation cuts them; --max-episode-steps truncates them",
+                f"no episode ended in {steps} steps; if none ever does, no training return is "
+                "reported and evaluation cuts them: --max-episode-steps truncates them",
             )
 
     def reset(self, seed: int) -> Any:

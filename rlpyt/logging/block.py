@@ -81,7 +81,8 @@ class Progress:
         self.shares |= {x: metrics[f"time/{x}"] for x in SHARES if f"time/{x}" in metrics}
         if "rollout/return_mean" in metrics:
             self.curve.add(env_steps, metrics["rollout/return_mean"])
-        self._solved(env_steps, metrics.get("rollout/return_100"))
+        for tag in ("rollout/return_100", "eval/return_mean"):
+            self._solved(env_steps, metrics.get(tag))
 
     def evaluate(self, env_steps: int, mean: float, std: float, episodes: int) -> None:
         self.evaluation = (mean, std, episodes)
@@ -120,7 +121,7 @@ def block(progress: Progress, width: int) -> list[Line]:
 def plain_line(progress: Progress) -> str:
     """One short line without colours or movement."""
     p = progress
-    percent = 100 * p.env_steps // max(1, p.total_steps)
+    percent = min(100, 100 * p.env_steps // max(1, p.total_steps))
     parts = [
         f"{_count(p)} {percent:>4} %",
         format_duration(p.elapsed_seconds),

@@ -12,6 +12,7 @@ from rlpyt.distributions import Distribution
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.models import encoders
 from rlpyt.models.heads import PolicyHead, ValueHead
+from rlpyt.models.layers import plain_attributes
 from rlpyt.models.memory import Memory
 from rlpyt.models.options import ModelOptions
 from rlpyt.rows import Inputs
@@ -50,6 +51,7 @@ class ActorCritic(nn.Module):
         self.policy_head = PolicyHead(distribution, self.actor.features, options)
         self.value_head = ValueHead(self.actor.features, options)
         self.reads = self.actor.reads
+        plain_attributes(self)
         self.shares_trunk = bool(share)
 
     def initial_state(self, batch: int) -> Any:

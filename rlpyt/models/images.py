@@ -113,9 +113,7 @@ def _scaled(x: Tensor, conv: nn.Conv2d, factor: float) -> Tensor:
 class Nature(nn.Module):
     """The network of DQN (Mnih et al., 2015, "Model architecture")."""
 
-    def __init__(
-        self, shape: tuple[int, int, int], factor: float, options: ModelOptions
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
         """shape: channels, height, width; factor: of the pixels."""
         super().__init__()
         channels, height, width = shape
@@ -137,9 +135,7 @@ class Nature(nn.Module):
 class MinAtar(nn.Module):
     """The network for 10x10 grids (Young and Tian, 2019, section 3)."""
 
-    def __init__(
-        self, shape: tuple[int, int, int], factor: float, options: ModelOptions
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
         """shape: channels, height, width; factor: of the pixels."""
         super().__init__()
         channels, height, width = shape
@@ -156,9 +152,7 @@ class MinAtar(nn.Module):
 class Residual(nn.Module):
     """The deep network of IMPALA without its memory (Espeholt et al., 2018, figure 3)."""
 
-    def __init__(
-        self, shape: tuple[int, int, int], factor: float, options: ModelOptions
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
         """shape: channels, height, width; factor: of the pixels."""
         super().__init__()
         channels, height, width = shape

@@ -46,12 +46,20 @@ class Sampler:
         agent: who answers.
         window: where the rows lie; its state is what the agent is fed next.
         noise: acting noise by row and column; None acts without (greedily).
+        strict_bounds: whether an observation out of its declared bounds is an error.
     """
 
     def __init__(
-        self, envs: Environments, agent: Agent, window: Window, noise: Noise | None
+        self,
+        envs: Environments,
+        agent: Agent,
+        window: Window,
+        noise: Noise | None,
+        *,
+        strict_bounds: bool = False,
     ) -> None:
         self.envs, self.agent, self.window, self.noise = envs, agent, window, noise
+        self._strict_bounds = strict_bounds
         self.seconds = {"env": 0.0, "act": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
         self._bounds_seen = False
@@ -122,13 +130,15 @@ class Sampler:
         if not self._bounds_seen:
             paths = outside(spec.observation, rows.observation)
             if paths:
-                self._bounds_seen = True
-                where = ", ".join(f"observation.{path}".rstrip(".") for path in paths)
-                warnings.warn(
-                    f"{spec.id}: {where} left the bounds that the observation space declares; "
-                    "training goes on with the values as they are (said once)",
-                    stacklevel=2,
-                )
+                self._outside(paths)
+
+    def _outside(self, paths: list[str]) -> None:
+        self._bounds_seen = True
+        where = ", ".join(f"observation.{path}".rstrip(".") for path in paths)
+        what = f"{self.envs.spec.id}: {where} left the bounds that the observation space declares"
+        if self._strict_bounds:
+            raise EnvironmentFault(f"{what}; mend the space or drop --strict-bounds")
+        warnings.warn(f"{what}; training goes on with the values as they are", stacklevel=4)
 
     def _raise(self, field: str, values: np.ndarray, first: int) -> None:
         flat = np.isfinite(values).reshape(*values.shape[:2], -1).all(-1)

@@ -270,9 +270,9 @@ def restore(env: gymnasium.Env[Any, Any], state: dict[str, np.ndarray]) -> None:
 def numbers(info: dict[str, Any]) -> dict[str, float]:
     """The numeric scalars of an info; text, arrays and None are left out."""
     return {
-        name: float(value)
+        str(name): float(value)
         for name, value in info.items()
-        if isinstance(value, int | float | np.number | np.bool_) and not isinstance(name, int)
+        if isinstance(value, int | float | np.number | np.bool_)
     }
 
 

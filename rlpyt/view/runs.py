@@ -1,6 +1,5 @@
 """Runs on the disk as facts (options, algorithm, seed, …) and columns of numbers."""
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
 from rlpyt.logging import csv
+from rlpyt.suggest import did_you_mean
 
 FACTS = ("algo", "env", "seed", "preset", "status")  # of run.json beside its options
 OTHER = ("resolved", "versions")  # behind their own names: resolved.device
@@ -77,7 +77,7 @@ def fact_name(name: str, runs: Sequence[LoggedRun]) -> str:
         case [only]:
             return only
         case []:
-            raise UsageError(f"no run has an option {name}; {nearest(wanted, known)}")
+            raise UsageError(f"no run has an option {name}{_nearest(wanted, known)}")
         case several:
             raise UsageError(f"{name} could be {' or '.join(several)}; give the dotted name")
 
@@ -86,17 +86,14 @@ def column_name(name: str, runs: Sequence[LoggedRun]) -> str:
     """The column of this name, which some run must have."""
     known = sorted({tag for run in runs for tag in run.columns})
     if name not in known:
-        raise UsageError(f"no run has a column {name}; {nearest(name, known)}")
+        raise UsageError(f"no run has a column {name}{_nearest(name, known)}")
     return name
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at what was meant."""
-    known = list(known)
-    last = {key.rpartition(".")[2]: key for key in known}
-    close = difflib.get_close_matches(name, known, 1, 0.5)
-    close = close or [last[key] for key in difflib.get_close_matches(name, last, 1, 0.5)]
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none'}"
+def _nearest(name: str, known: Sequence[str]) -> str:
+    flat = [key.rpartition(".")[2] for key in known]
+    there_are = f"; there are {', '.join(known) or 'none'}"
+    return did_you_mean(name, [*flat, *known]) or there_are
 
 
 def _run_folders(path: Path) -> Iterator[Path]:

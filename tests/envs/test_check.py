@@ -78,6 +78,7 @@ def test_what_is_unusual_and_handled_is_a_note():
     assert any(f.startswith("note: the same array") for f in findings(AliasEnv()))
     assert any(f.startswith("note: step() changes the action") for f in findings(MutateActionEnv()))
     assert any(f.startswith("note: no episode ended") for f in findings(CountEnv(end="never")))
+    assert findings(gymnasium.make("MountainCar-v0")) == []  # it has a time limit
     half = BoundsEnv(np.float32([0, -1]), np.float32([np.inf, 1]))
     assert any("action has dimensions without two finite bounds" in f for f in findings(half))
 

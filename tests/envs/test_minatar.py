@@ -86,9 +86,10 @@ def test_observations_are_8_bit_grids_of_zeros_and_ones():
 def test_a_picture_has_a_colour_for_every_kind_of_object():
     env = MinAtarEnvironment("breakout", render_mode="rgb_array")
     env.reset(seed=0)
+    env.step(0)
     picture = env.render()
     assert picture.shape == (160, 160, 3)
-    assert len(np.unique(picture.reshape(-1, 3), axis=0)) == 4  # nothing, ball, paddle, bricks
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) == 4  # nothing, paddle, trail, bricks
 
 
 def test_without_the_package_the_remedy_is_named(monkeypatch):

@@ -30,7 +30,9 @@ def random_state(mem: Memory, batch: int) -> State:
 def loop(mem: Memory, x: Tensor, state: State, first: Tensor) -> tuple[Tensor, State]:
     """The reference: PyTorch's cells, one row after the other."""
     cell = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}[mem.kind](INPUTS, SIZE)
-    weights = {name: getattr(mem, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    weights = {
+        name: getattr(mem, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    }
     outs = []
     for row, begins in zip(x, first, strict=True):
         state = tuple(torch.where(begins[:, None], torch.zeros(()), s) for s in state)

@@ -87,7 +87,7 @@ def test_options_are_named_dotted_or_flat(name: str, meant: str) -> None:
 
 def test_unknown_and_ambiguous_names_say_what_could_be_meant() -> None:
     runs = [LoggedRun(Path(), FACTS)]
-    with pytest.raises(UsageError, match=r"an option num_env; did you mean env.num_envs\?"):
+    with pytest.raises(UsageError, match=r"an option num_env; did you mean num_envs\?"):
         fact_name("num_env", runs)
     with pytest.raises(UsageError, match="memory could be model.memory or env.memory"):
         fact_name("memory", runs)

@@ -1,0 +1,61 @@
+"""Deep reinforcement learning in PyTorch: three families of algorithms on one infrastructure.
+
+    from rlpyt import PPO
+    agent = PPO("CartPole-v1", seed=1).learn(100_000)
+
+Names are imported when they are asked for (PEP 562), so that `import rlpyt` and the command line's
+help cost nothing of torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlpyt.api import A2C as A2C
+    from rlpyt.api import PPO as PPO
+    from rlpyt.arrays import NamedArrayTuple as NamedArrayTuple
+    from rlpyt.arrays import namedarraytuple as namedarraytuple
+    from rlpyt.errors import EnvironmentFault as EnvironmentFault
+    from rlpyt.errors import UsageError as UsageError
+    from rlpyt.run import Run as Run
+    from rlpyt.runner import Hooks as Hooks
+    from rlpyt.training import resume as resume
+    from rlpyt.training import train as train
+
+    __version__: str
+
+_HOMES = {
+    "A2C": "api",
+    "PPO": "api",
+    "NamedArrayTuple": "arrays",
+    "namedarraytuple": "arrays",
+    "EnvironmentFault": "errors",
+    "UsageError": "errors",
+    "Run": "run",
+    "Hooks": "runner",
+    "resume": "training",
+    "train": "training",
+}
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib import metadata
+
+        try:
+            value: Any = metadata.version("rlpyt")
+        except metadata.PackageNotFoundError:  # run from a folder of sources
+            value = "0+unknown"
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(f"rlpyt.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'rlpyt' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

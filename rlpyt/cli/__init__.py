@@ -1,0 +1,83 @@
+"""The command `rlpyt`. Each command is one module, imported when it is called for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from rlpyt.errors import EnvironmentFault, UsageError
+
+_COMMANDS = {
+    "train": "train",
+    "eval": "evaluate",
+    "enjoy": "evaluate",
+    "resume": "resume",
+    "plot": "plot",
+    "envs": "lists",
+    "algos": "lists",
+    "presets": "lists",
+    "check-env": "check_env",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code (0 done, 1 error, 2 usage, 75, 130)."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    command = argv[0] if argv else "--help"
+    try:
+        try:
+            return _run(command, argv[1:])
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except UsageError as error:
+        name = f"rlpyt {command}" if command in _COMMANDS else "rlpyt"
+        algo = next((f" {word}" for word in argv[1:] if word in ("ppo", "a2c")), "")
+        more = f"{name}{algo if command == 'train' else ''} --help"
+        _complain(f"{name}: {error}\nevery option: {more}")
+        return 2
+    except EnvironmentFault as error:
+        if error.__cause__ is not None:
+            raise
+        _complain(f"rlpyt {command}: {error}")
+        return 1
+    except BrokenPipeError:
+        # Who read the output has gone (| head): nothing is left to say, and nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except KeyboardInterrupt:
+        _complain("interrupted before there was anything to save")
+        return 130
+
+
+def _run(command: str, argv: list[str]) -> int:
+    if command in ("-h", "--help", "help"):
+        from rlpyt.cli.screens import MAIN
+
+        print(MAIN)
+        return 0
+    if command in ("-V", "--version"):
+        from rlpyt import __version__
+
+        print(f"rlpyt {__version__}")
+        return 0
+    if command not in _COMMANDS:
+        from rlpyt.suggest import did_you_mean
+
+        raise UsageError(
+            f"{command!r} is no command{did_you_mean(command, _COMMANDS)}; there are "
+            f"{', '.join(_COMMANDS)}"
+        )
+    module = importlib.import_module(f"rlpyt.cli.{_COMMANDS[command]}")
+    if module.__name__.endswith("lists"):
+        return module.main(command, argv)
+    return module.main(argv)
+
+
+def _complain(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,0 +1,85 @@
+"""rlpyt resume: go on with a run that stopped, as if it had not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from rlpyt.cli.output import one_object, profiled, report
+from rlpyt.cli.parsing import parse, wants_help
+from rlpyt.errors import UsageError
+from rlpyt.folder import RunFolder, versions
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Go on with a run from its newest checkpoint, with the options that it began with."""
+
+    run: Annotated[str, Positional, arg(metavar="RUN")] = ""
+    """The run's folder."""
+
+    env_steps: Annotated[
+        int | None, arg(name="total-timesteps", aliases=["--env-steps"], metavar="INT")
+    ] = None
+    """A new, greater length; schedules keep the length that they began with."""
+
+    reschedule: bool = False
+    """Stretch the schedules over the new length."""
+
+    force: bool = False
+    """Go on under other versions of packages, though numbers may then differ."""
+
+    json: bool = False
+    """Print one JSON object with the outcome on stdout, and everything else on stderr."""
+
+    quiet: bool = False
+    """Show nothing but the outcome."""
+
+    profile: bool = False
+    """Say at the end where the time went."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Resume as the arguments say; returns the exit code."""
+    if wants_help(argv):
+        from rlpyt.cli.help import print_help
+
+        kind = Annotated[ResumeOptions, FlagCreatePairsOff]
+        print_help(kind, ResumeOptions(), "rlpyt resume RUN", ResumeOptions.__doc__ or "")
+        return 0
+    options = parse(ResumeOptions(), argv)
+    _check(RunFolder(Path(options.run)).read(), options)
+    with one_object(options.json) as print_object, profiled(options.profile) as profiler:
+        from rlpyt.training import resume
+
+        outcome = resume(
+            Path(options.run),
+            env_steps=options.env_steps,
+            reschedule=options.reschedule,
+            mode="quiet" if options.quiet else "auto",
+        )
+        return report(outcome, print_object, quiet=options.quiet, profiler=profiler)
+
+
+def _check(record: dict[str, Any], options: ResumeOptions) -> None:
+    """Refuse what would do nothing, and what could not be exact."""
+    done, length = record["env_steps"], record["options"]["loop"]["env_steps"]
+    if record["status"] == "finished" and options.env_steps is None:
+        raise UsageError(
+            f"{options.run} has finished ({done:,} of {length:,} env steps); "
+            f"--env-steps {2 * length} makes it twice as long"
+        )
+    if options.reschedule and options.env_steps is None:
+        raise UsageError("--reschedule has no effect without a new length; add --env-steps")
+    here, then = versions(), record.get("versions", {})
+    other = [f"{name} {then[name]} -> {here.get(name, 'not installed')}" for name in then
+             if then[name] != here.get(name)]  # fmt: skip
+    if other and not options.force:
+        raise UsageError(
+            f"{options.run} began under other versions ({', '.join(other)}), so that it would not "
+            "go on exactly; install those, or go on all the same with --force"
+        )

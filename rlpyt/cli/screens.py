@@ -1,0 +1,48 @@
+"""Help that is not derived from options: the commands, and how to go on."""
+
+from __future__ import annotations
+
+MAIN = """\
+usage: rlpyt COMMAND [options]
+
+Deep reinforcement learning: from the command line to a resumable result.
+
+  train ALGO --env ID   train ppo or a2c on an environment
+  eval RUN              play episodes with a trained agent (also: enjoy)
+  resume RUN            go on with a run that stopped, exactly
+  plot PATH ...         learning curves of any number of runs
+
+  envs [PATTERN]        environments that can be made here
+  algos                 algorithms
+  presets [ALGO]        settings by algorithm and family of environments
+  check-env ENV         look for mistakes in an environment
+
+  -h, --help            this text; rlpyt COMMAND --help for a command's options
+  --version             the version
+
+begin with
+  rlpyt train ppo --env CartPole-v1
+  rlpyt eval runs/CartPole-v1__ppo__... --video
+  rlpyt plot runs --out curves.png"""
+
+TRAIN = """\
+usage: rlpyt train ALGORITHM --env ID [options]
+
+Train an agent. Settings come from a preset, chosen by algorithm and environment; any option given
+takes its place. Options may stand before or after the algorithm.
+
+  ppo                   proximal policy optimization (Schulman et al., 2017)
+  a2c                   advantage actor-critic, synchronous (Mnih et al., 2016)
+
+every option and its default
+  rlpyt train ppo --help
+  rlpyt train ppo --env ALE/Pong-v5 --help      with the defaults for this environment
+
+examples
+  rlpyt train ppo --env CartPole-v1 --seed 1
+  rlpyt train a2c --env Acrobot-v1 --env-steps 200k --num-envs 32
+  rlpyt train ppo --env my_module:make_env --env-kwargs size=5 --memory lstm
+  rlpyt train ppo --env HalfCheetah-v5 --json > outcome.json
+
+exit codes: 0 done, 1 error, 2 usage, 75 stopped by SIGTERM and saved, 130 Ctrl-C and saved, 143
+SIGTERM and not saved."""
