@@ -101,11 +101,12 @@ def build(
             state=agent.model.initial_state(num_envs),
             state_interval=run.algo.state_interval if role == noise.TRAINING_RESETS else None,
         )
-        if stream is None:
-            return Sampler(envs, agent, window, None, strict_bounds=run.env.strict_bounds)
         sizes = distribution.uniforms, distribution.normals
-        drawn = Noise(seed, stream, range(num_envs), *sizes)
-        return Sampler(envs, agent, window, drawn, strict_bounds=run.env.strict_bounds)
+        drawn = None if stream is None else Noise(seed, stream, range(num_envs), *sizes)
+        check = algorithm.learner.parameters.assert_finite
+        return Sampler(
+            envs, agent, window, drawn, strict_bounds=run.env.strict_bounds, check=check
+        )
 
     evaluation_envs = max(1, min(EVALUATION_ENVS, run.loop.eval_episodes))
     evaluation_stream = noise.EVALUATION_NOISE if run.loop.eval_stochastic else None
@@ -129,5 +130,13 @@ def environments(run: Run, spec: EnvSpec, num_envs: int, seeds: ResetSeeds) -> E
     """B environments, stepped here."""
     training = seeds.role == noise.TRAINING_RESETS
     role, first = ("train", 0) if training else ("evaluation", run.env.num_envs)
-    envs = [make(run.env, first + b, role=role) for b in range(num_envs)]
+    envs = []
+    try:
+        for b in range(num_envs):
+            envs.append(make(run.env, first + b, role=role))
+    except Exception as error:
+        error.add_note(f"while environment {b} of {num_envs} ({spec.id}, {role}) was made")
+        for env in envs:
+            env.close()
+        raise
     return InProcess(envs, spec, seeds)

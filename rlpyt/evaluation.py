@@ -50,7 +50,8 @@ class Evaluator:
         make_sampler: of the evaluation's environments, B of them, made when first needed; it acts
             greedily where its noise is None.
         episodes: in all; column b plays episodes // B, the first episodes % B one more.
-        max_steps: an episode still going after so many rows ends with the return so far.
+        max_steps: an episode that has taken so many when a window ends is truncated there, with
+            the return so far. (The environments reset whatever row is last, as `InProcess` does.)
     """
 
     def __init__(
@@ -78,22 +79,23 @@ class Evaluator:
             self.episodes // num_envs + (b < self.episodes % num_envs) for b in range(num_envs)
         ]
         counter, unfinished = Episodes(num_envs), 0
+        age = np.zeros(num_envs, np.int64)  # steps of each column's open episode
         done: list[list[Episode]] = [[] for _ in quota]
         sampler.reset()
         while any(len(mine) < wanted for mine, wanted in zip(done, quota, strict=True)):
             window = sampler.collect()
             if on_row is not None:
                 on_row()
-            for episode in counter.count(window.rows, game_over=game_over(window.rows)):
-                if len(done[episode.column]) < quota[episode.column]:
-                    done[episode.column].append(episode)
-            open_return, open_length = counter.open()
-            for b in np.flatnonzero(open_length >= self.max_steps):
+            rows = window.rows
+            first = rows.first[::-1]  # from the boundary row backwards
+            age = np.where(first.any(0), first.argmax(0), age + window.horizon)
+            late = (age >= self.max_steps) & ~rows.last[-1]
+            rows.truncated[-1] |= late
+            for episode in counter.count(rows, game_over=game_over(rows)):
+                b = episode.column
                 if len(done[b]) < quota[b]:
-                    missing = quota[b] - len(done[b])
-                    unfinished += missing
-                    cut = Episode(int(b), 0, float(open_return[b]), int(open_length[b]))
-                    done[b] += [cut] * missing
+                    done[b].append(episode)
+                    unfinished += bool(late[b]) and episode.length == age[b]
         found = [episode for mine in done for episode in mine]
         return Evaluation(
             np.array([episode.raw_return for episode in found]),

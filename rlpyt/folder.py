@@ -22,6 +22,7 @@ from rlpyt.run import ALGORITHMS, LoopOptions, Run
 
 FORMAT = 1
 PARTS = ("env", "algo", "model", "loop")
+_NEEDED = {"format", "algo", "env", "status", "env_steps", "options", "resolved", "resumed"}
 _VERSIONED = ("rlpyt", "torch", "numpy", "gymnasium", "ale-py", "mujoco")
 
 
@@ -94,7 +95,9 @@ class RunFolder:
             ) from None
         except (OSError, ValueError) as error:
             raise UsageError(f"{file} cannot be read: {error}") from None
-        if content.get("format", 0) > FORMAT:
+        if not isinstance(content, dict) or not _NEEDED <= content.keys():
+            raise UsageError(f"{file} does not describe a run; restore a copy of it")
+        if content["format"] > FORMAT:
             raise UsageError(
                 f"{file} has format {content['format']}, this rlpyt reads up to {FORMAT}; "
                 "install a newer rlpyt"
@@ -104,8 +107,8 @@ class RunFolder:
     def run(self) -> Run:
         """The run's options as they were."""
         content = self.read()
-        parts = content["options"]
         try:
+            parts = content["options"]
             return Run(
                 env=_construct(EnvOptions, parts["env"]),
                 algo=_construct(ALGORITHMS[content["algo"]], parts["algo"]),

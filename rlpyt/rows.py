@@ -160,6 +160,11 @@ class Window:
             self._stack(self._stacks, 0)
         return self._inputs
 
+    @property
+    def sample_length(self) -> int:
+        """Rows of a training sample: the state interval with memory, 1 without."""
+        return self.state_interval if tree_leaves(self.states) else 1
+
     def kept_state(self, c: int) -> Any:
         """The state as fed at row c * L, [B, ...]; a view."""
         return tree_map(lambda x: x[c], self.states)

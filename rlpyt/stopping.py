@@ -29,7 +29,8 @@ class StopSignal:
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            # None: it was not Python that installed the handler, and it cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -267,6 +267,18 @@ def test_killed_at_any_place_of_a_save_the_old_or_the_new_loads(
         assert len(names(folder)) == keep, place
 
 
+def test_killed_again_in_the_save_after_a_killed_one_the_old_still_loads(folder: Path) -> None:
+    save(folder, 1, state_at(1), keep=1)
+    between_renames = places(lambda: save(folder, 1, state_at(1), 1)).index("checkpoint:rename new")
+    for number in range(between_renames + 1):
+        in_a_killed_process(between_renames, lambda: save(folder, 1, state_at(2), 1))
+        assert names(folder) == [".000000000001.old", ".000000000001.part"]
+        in_a_killed_process(number, lambda: save(folder, 1, state_at(3), 1))
+        assert is_state_at(1, load(folder)[0])
+        save(folder, 1, state_at(1), keep=1)
+        assert names(folder) == ["000000000001"]
+
+
 def test_killed_at_any_place_of_marking_the_old_or_the_new_is_best(folder: Path) -> None:
     one, two = (save(folder, n, state_at(n), keep=2) for n in (1, 2))
     passed = places(lambda: mark_best(two))

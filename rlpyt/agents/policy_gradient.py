@@ -15,7 +15,12 @@ from rlpyt.rows import Inputs
 
 
 class Model(Protocol):
-    """What the agent asks of its network: `models.ActorCritic`, or a module of the user's."""
+    """What the agent asks of its network: `models.ActorCritic`, or a module of the user's.
+
+    It may offer two more. `shares_trunk` = True: acting calls the whole network and keeps values.
+    `join(acted, learned)`, where `policy` does not carry all of the state on: the state that it
+    returned, completed from the one that the whole network returned for the same rows.
+    """
 
     reads: frozenset[str]
 
@@ -105,6 +110,11 @@ class PolicyGradientAgent(nn.Module):
         parameters = self._masked(parameters, inputs)
         action = self.distribution.sample(parameters, noise)
         return action, Kept(self.distribution.log_prob(parameters, action), value), state
+
+    def join(self, acted: Any, learned: Any) -> Any:
+        """The state as acting left it, with the parts that only learning finds (a critic's)."""
+        join = getattr(self.model, "join", None)
+        return acted if join is None else join(acted, learned)
 
     def value(self, inputs: Inputs, state: Any) -> Tensor:
         """Values [T, B] of rows, already read()."""

@@ -1,4 +1,4 @@
-"""Advantage actor-critic, synchronous (Mnih et al., 2016, algorithm S3 with its workers in step)."""
+"""Advantage actor-critic, synchronous (Mnih et al., 2016, algorithm S3, workers in step)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class A2C:
         sample = self.reader.sample(window)
         explained = explained_variance(sample.value, sample.target, sample.live)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
-        chunks = fold(sample, window.state_interval)
+        chunks = fold(sample, window.sample_length)
         means = self.learner.step(self._loss, lr, chunks, states)
         self.reader.observe(window)
         names = (*self.metrics, "loss/gradient_norm")

@@ -51,15 +51,26 @@ class Learner:
         value.backward()
         norm = self.parameters.clip_(self.max_grad_norm)
         if not torch.isfinite(norm):
-            name = self.parameters.first_non_finite(self.parameters.gradient)
-            raise FloatingPointError(
-                f"the gradient of {name} is not finite at update {self.updates} (loss "
-                f"{value.item():.3g}); parameters are as before it. Lower --lr or "
-                "--max-grad-norm, or normalize observations and rewards"
-            )
+            raise self._not_finite(loss, inputs)
         self.optimizer.step(lr)
         self.updates += 1
         return torch.cat([metrics, norm.view(1)])
+
+    def _not_finite(self, loss: Loss, inputs: tuple[Any, ...]) -> FloatingPointError:
+        """What went wrong, found by a second pass: clipping by a NaN has spoilt every gradient."""
+        self.parameters.zero_grad()
+        value, _ = loss(*inputs)
+        value.backward()
+        gradient = self.parameters.gradient
+        name = self.parameters.first_non_finite(gradient)
+        what = f"the gradient of {name} is not finite"
+        if name is None:
+            name = self.parameters.name_at(int(gradient.abs().argmax()))
+            what = f"the gradient's norm overflows, mostly in {name},"
+        return FloatingPointError(
+            f"{what} at update {self.updates} (loss {value.item():.3g}); parameters are as before "
+            "it. Lower --lr or --max-grad-norm, or normalize observations and rewards"
+        )
 
     def state(self) -> dict[str, Any]:
         return {"optimizer": self.optimizer.state(), "updates": self.updates}

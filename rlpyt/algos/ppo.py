@@ -76,13 +76,13 @@ class PPO:
         sample = self.reader.sample(window)
         explained = explained_variance(sample.value, sample.target, sample.live)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
-        chunks = fold(sample, window.state_interval)
+        chunks = fold(sample, window.sample_length)
         minibatches = window.horizon * window.num_envs // options.minibatch_size or 1
         seen: list[Tensor] = []
         for epoch in range(options.update_epochs):
             if epoch and options.recompute_advantages:
                 sample = self.reader.renew(sample, window)
-                chunks = fold(sample, window.state_interval)
+                chunks = fold(sample, window.sample_length)
             order = shuffled(chunks.live, self.generator)
             for j in range(minibatches):
                 index = order[j::minibatches]
@@ -92,7 +92,11 @@ class PPO:
             if options.target_kl and self._mean(seen[-minibatches:])["loss/kl"] > options.target_kl:
                 break
         self.reader.observe(window)
-        return {**self._mean(seen), "loss/explained_variance": explained, "loss/lr": lr}
+        return {
+            **self._mean(seen),
+            "loss/explained_variance": explained,
+            "loss/lr": torch.tensor(lr),
+        }
 
     def loss(self, sample: Sample, state: Any) -> tuple[Tensor, Tensor]:
         """The clipped objective (eq. 9) of a minibatch, and its parts.

@@ -52,7 +52,8 @@ class WindowReader:
         window: at the kept rows and at the boundary row.
         """
         if self.reward_scale is not None:
-            self.reward_scale.update(window.rows.reward[1:], window.rows.first[1:])
+            reward = self._clipped(window.tensors.reward[1:])
+            self.reward_scale.update(reward.numpy(), window.rows.first[1:])
         device = self.agent.device
         inputs = self.agent.read(window.inputs())
         action = to_device(window.tensors.action[:-1], device)
@@ -61,31 +62,31 @@ class WindowReader:
         else:
             log_prob, value = self._assess(window, inputs, action)
         advantage = self._advantage(window, value)
-        rows = window.tensors
-        return Sample(
+        sample = Sample(
             inputs=inputs[:-1],
             action=action,
             log_prob=log_prob,
             value=value[:-1],
             advantage=advantage,
             target=advantage + value[:-1],
-            live=to_device(~rows.last[:-1], device),
+            live=to_device(~window.tensors.last[:-1], device),
         )
+        return _silence_dead_rows(sample)
 
     @torch.no_grad()
     def renew(self, sample: Sample, window: Window) -> Sample:
         """The sample with values and advantages under the present weights."""
         inputs = self.agent.read(window.inputs())
-        _, value = self._assess(window, inputs, sample.action)
+        value, _, _ = self._unroll(window, inputs, sample.action)
         advantage = self._advantage(window, value)
-        return sample.replace(
-            value=value[:-1], advantage=advantage, target=advantage + value[:-1]
-        )
+        target = advantage + value[:-1]
+        sample = sample.replace(value=value[:-1], advantage=advantage, target=target)
+        return _silence_dead_rows(sample)
 
     def observe(self, window: Window) -> None:
         """Merge the window's observations into the normalizer, after the update."""
         if self.agent.normalizer is not None:
-            observation = window.inputs().observation
+            observation = to_device(window.inputs().observation, self.agent.device)
             self.agent.normalizer.update(tree_map(lambda x: x[:-1], observation))
 
     def state(self) -> dict[str, Any]:
@@ -101,32 +102,45 @@ class WindowReader:
         return kept.log_prob, torch.cat([kept.value, self.agent.value(inputs[-1:], state)])
 
     def _assess(self, window: Window, inputs: Inputs, action: Any) -> tuple[Tensor, Tensor]:
-        """log_prob [T, B] and value [T+1, B], chunk by chunk from the kept states."""
+        """log_prob [T, B] and value [T+1, B] under the weights that acted; completes states."""
+        value, log_prob, states = self._unroll(window, inputs, action)
+        for c, state in enumerate(states[:-1]):
+            tree_map(lambda old, new: old.copy_(new), window.kept_state(c), state)
+        window.state = states[-1]
+        return log_prob, value
+
+    def _unroll(
+        self, window: Window, inputs: Inputs, action: Any
+    ) -> tuple[Tensor, Tensor, list[Any]]:
+        """Values [T+1, B], log_prob [T, B], and the states fed at every chunk and after the last.
+
+        The actor's part of each state is the one that acting kept, the critic's is found here.
+        """
         agent, length = self.agent, window.state_interval
-        state = to_device(window.kept_state(0), agent.device)
+        acted = [window.kept_state(c) for c in range(window.horizon // length)] + [window.state]
+        states = [to_device(acted[0], agent.device)]
         log_probs, values = [], []
         for c, begin in enumerate(range(0, window.horizon, length)):
             rows = slice(begin, begin + length)
-            if c:
-                kept = window.kept_state(c)
-                state = agent.model.join(to_device(kept, agent.device), state)
-                tree_map(lambda old, new: old.copy_(new), kept, state)
-            assessed, state = agent.assess(inputs[rows], state, action[rows])
+            assessed, learned = agent.assess(inputs[rows], states[c], action[rows])
+            states.append(agent.join(to_device(acted[c + 1], agent.device), learned))
             log_probs.append(assessed.log_prob)
             values.append(assessed.value)
-        window.state = state = agent.model.join(to_device(window.state, agent.device), state)
-        boundary = agent.value(inputs[-1:], state)
-        return torch.cat(log_probs), torch.cat([*values, boundary])
+        values.append(agent.value(inputs[-1:], states[-1]))
+        return torch.cat(values), torch.cat(log_probs), states
 
     def _advantage(self, window: Window, value: Tensor) -> Tensor:
         rows, options = window.tensors, self.options
-        reward = rows.reward.sign() if options.reward_clip == "sign" else rows.reward
+        reward = self._clipped(rows.reward)
         if self.reward_scale is not None:
             reward = self.reward_scale(reward)
         discount = options.gamma * ~rows.terminated
         device = value.device
         reward, discount, last = to_device((reward, discount, rows.last), device)
         return gae(reward, discount, last, value, options.gae_lambda)
+
+    def _clipped(self, reward: Tensor) -> Tensor:
+        return reward.sign() if self.options.reward_clip == "sign" else reward
 
 
 def fold(sample: Sample, length: int) -> Sample:
@@ -140,7 +154,7 @@ def fold(sample: Sample, length: int) -> Sample:
 
 
 def shuffled(live: Tensor, generator: torch.Generator) -> Tensor:
-    """A random order of chunks in which those with more live rows come first.
+    """An order of chunks in which those with more live rows come first, random among equals.
 
     So minibatch j = order[j::M] has as many live rows as any other, to one chunk.
 
@@ -148,4 +162,16 @@ def shuffled(live: Tensor, generator: torch.Generator) -> Tensor:
         live: [L, N].
     """
     uniform = torch.rand(live.shape[1], generator=generator).to(live.device)
-    return torch.argsort(uniform + (~live).float().mean(0))
+    return torch.argsort(uniform + (~live).sum(0))
+
+
+def _silence_dead_rows(sample: Sample) -> Sample:
+    """Zeros for numbers on dead rows: losses leave them out, but 0 times a NaN's slope is NaN."""
+    live = sample.live
+
+    def silence(x: Tensor) -> Tensor:
+        if not x.is_floating_point():
+            return x
+        return torch.where(live.view(*live.shape, *[1] * (x.dim() - 2)), x, 0.0)
+
+    return tree_map(silence, sample)

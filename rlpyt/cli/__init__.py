@@ -34,9 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 sys.stdout.flush()
     except UsageError as error:
         name = f"rlpyt {command}" if command in _COMMANDS else "rlpyt"
-        algo = next((f" {word}" for word in argv[1:] if word in ("ppo", "a2c")), "")
-        more = f"{name}{algo if command == 'train' else ''} --help"
-        _complain(f"{name}: {error}\nevery option: {more}")
+        _complain(f"{name}: {error}{_help_for(error, argv)}")
         return 2
     except EnvironmentFault as error:
         if error.__cause__ is not None:
@@ -74,6 +72,16 @@ def _run(command: str, argv: list[str]) -> int:
     if module.__name__.endswith("lists"):
         return module.main(command, argv)
     return module.main(argv)
+
+
+def _help_for(error: UsageError, argv: list[str]) -> str:
+    from rlpyt.cli.parsing import OptionError
+    from rlpyt.run import ALGORITHMS
+
+    if not isinstance(error, OptionError):
+        return ""
+    words = [argv[0], *(word for word in argv[1:] if argv[0] == "train" and word in ALGORITHMS)]
+    return f"\nevery option: rlpyt {' '.join(words[:2])} --help"
 
 
 def _complain(text: str) -> None:

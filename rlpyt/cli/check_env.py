@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         from rlpyt.cli.help import print_help
 
         kind = Annotated[CheckOptions, FlagCreatePairsOff]
-        print_help(kind, CheckOptions(), "rlpyt check-env ENV", CheckOptions.__doc__ or "")
+        print_help(kind, CheckOptions(), "rlpyt check-env", CheckOptions.__doc__ or "")
         return 0
     options = parse(CheckOptions(), argv)
     from rlpyt.cli.output import one_object

@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
         from rlpyt.cli.help import print_help
 
         kind = Annotated[EvalOptions, FlagCreatePairsOff]
-        print_help(kind, EvalOptions(), "rlpyt eval RUN", EvalOptions.__doc__ or "")
+        print_help(kind, EvalOptions(), "rlpyt eval", EvalOptions.__doc__ or "")
         return 0
     options = parse(EvalOptions(), argv)
     if options.episodes < 1:

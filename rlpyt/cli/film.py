@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ def film(agent: TrainedAgent, path: Path | None, *, stochastic: bool = False) ->
     if path is None:
         name = f"{agent.env_steps:012d}{default_suffix()}"
         path = agent.folder / "videos" / name if agent.folder else Path(name)
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory: no display needed
     env = make(run.env, role="evaluation", render_mode="rgb_array")
     try:
         seeds = noise.ResetSeeds(agent.seed, noise.EVALUATION_RESETS)

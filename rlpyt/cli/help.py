@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing
 from typing import Any
@@ -11,6 +12,7 @@ from tyro.conf import OmitArgPrefixes
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from rlpyt.cli.values import reader, show
+from rlpyt.flags import flags_of
 
 
 def print_help(kind: Any, default: Any, prog: str, description: str) -> None:
@@ -20,6 +22,9 @@ def print_help(kind: Any, default: Any, prog: str, description: str) -> None:
         kind: the command's type, its type variables bound.
         default: an instance; its values are the defaults shown.
     """
+    required = [flag.name for flag in flags_of(default) if flag.positional]
+    missing = {name: tyro.MISSING for name in required if getattr(default, name) == ""}
+    default = dataclasses.replace(default, **missing)
     try:
         tyro.cli(
             kind,

@@ -18,7 +18,7 @@ from rlpyt.suggest import did_you_mean
 class EnvsOptions:
     """List the environments that can be made here."""
 
-    pattern: Annotated[str, Positional, arg(metavar="PATTERN")] = "*"
+    pattern: Annotated[str, Positional, arg(metavar="[PATTERN]")] = "*"
     """Part of an id, or a pattern with * and ?, whatever its case."""
 
     json: bool = False
@@ -37,7 +37,7 @@ class AlgosOptions:
 class PresetsOptions:
     """List the presets, or show the options of one."""
 
-    name: Annotated[str, Positional, arg(metavar="NAME")] = "all"
+    name: Annotated[str, Positional, arg(metavar="[NAME]")] = "all"
     """An algorithm, whose presets are listed, or a preset such as ppo/atari, whose options are."""
 
     json: bool = False
@@ -119,7 +119,8 @@ def _differences(run: Any) -> dict[str, Any]:
         for flag in flags_of(part):
             value = getattr(part, flag.name)
             if value != getattr(plain, flag.name):
-                found[flag.text] = show(value)
+                spelling = flag.text if value is not False else f"--no-{flag.text[2:]}"
+                found[spelling] = "" if flag.hint is bool else show(value)
     return found
 
 

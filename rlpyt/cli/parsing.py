@@ -21,6 +21,10 @@ _NUMBER = re.compile(r"-\.?\d")  # a negative number is a value
 HELP = ("-h", "--help")
 
 
+class OptionError(UsageError):
+    """A command line that cannot be read; the command's help has the remedy."""
+
+
 @dataclasses.dataclass
 class Given:
     """What a command line holds: each option's spelling with its texts, and what stands alone."""
@@ -56,9 +60,9 @@ def read(default: Command, given: Given) -> Command:
             read_words = [_read(one, flag.text, word) for word in taken]
             values[flag] = tuple(read_words) if one.many else read_words[0]
         elif not _is_optional(default, flag):
-            raise UsageError(f"{flag.text} is missing")
+            raise OptionError(f"{flag.text} is missing")
     if words:
-        raise UsageError(f"{words[0]!r} is one too many; options begin with --")
+        raise OptionError(f"{words[0]!r} is one too many; options begin with --")
     return replaced(default, values)
 
 
@@ -92,11 +96,11 @@ def scan(
         if flag is None and positive is not None and positive.hint is bool:
             flag = positive
         if flag is None or flag.positional:
-            raise UsageError(_unknown(spelling, flags, refused or {}))
+            raise OptionError(_unknown(spelling, flags, refused or {}))
         texts: list[str] = []
         if flag.hint is bool:
             if equals:
-                raise UsageError(f"{spelling} takes no value; write {flag.text} or {_no(flag)}")
+                raise OptionError(f"{spelling} takes no value; write {flag.text} or {_no(flag)}")
         elif equals:
             texts = [text]
         else:
@@ -106,11 +110,11 @@ def scan(
                     break
                 texts.append(rest.pop(0))
             if not texts and not many:
-                raise UsageError(f"{spelling} needs a value: {reader(flag.hint).metavar}")
+                raise OptionError(f"{spelling} needs a value: {reader(flag.hint).metavar}")
         if flag in given.options:
             before = " ".join([given.options[flag][0], *given.options[flag][1]])
             again = " ".join([spelling, *texts])
-            raise UsageError(f"{flag.text} is given twice ({before}, {again}); give it once")
+            raise OptionError(f"{flag.text} is given twice ({before}, {again}); give it once")
         given.options[flag] = (spelling, texts)
     return given
 
@@ -131,7 +135,7 @@ def _read(one: Reader, spelling: str, text: str) -> Any:
     try:
         return one.read(text)
     except ValueError as error:
-        raise UsageError(f"{spelling}={text} {error}") from None
+        raise OptionError(f"{spelling}={text} {error}") from None
 
 
 def _unknown(spelling: str, flags: Sequence[Flag], refused: Mapping[str, str]) -> str:

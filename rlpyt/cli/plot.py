@@ -15,7 +15,7 @@ from rlpyt.cli.parsing import parse, wants_help
 class PlotOptions:
     """Draw learning curves with 95 % bootstrap intervals over the runs of a group."""
 
-    paths: Annotated[tuple[str, ...], Positional, arg(metavar="PATH")] = ("runs",)
+    paths: Annotated[tuple[str, ...], Positional, arg(metavar="[PATH ...]")] = ("runs",)
     """Run folders, or folders that hold them at any depth."""
 
     by: tuple[str, ...] = ("algo",)
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     if wants_help(argv):
         from rlpyt.cli.help import print_help
 
-        print_help(PlotOptions, PlotOptions(), "rlpyt plot PATH ...", PlotOptions.__doc__ or "")
+        print_help(PlotOptions, PlotOptions(), "rlpyt plot", PlotOptions.__doc__ or "")
         return 0
     options = parse(PlotOptions(), argv)
     from rlpyt.view.plot import plot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,19 +50,20 @@ def main(argv: Sequence[str]) -> int:
         from rlpyt.cli.help import print_help
 
         kind = Annotated[ResumeOptions, FlagCreatePairsOff]
-        print_help(kind, ResumeOptions(), "rlpyt resume RUN", ResumeOptions.__doc__ or "")
+        print_help(kind, ResumeOptions(), "rlpyt resume", ResumeOptions.__doc__ or "")
         return 0
     options = parse(ResumeOptions(), argv)
     _check(RunFolder(Path(options.run)).read(), options)
-    with one_object(options.json) as print_object, profiled(options.profile) as profiler:
+    with one_object(options.json) as print_object:
         from rlpyt.training import resume
 
-        outcome = resume(
-            Path(options.run),
-            env_steps=options.env_steps,
-            reschedule=options.reschedule,
-            mode="quiet" if options.quiet else "auto",
-        )
+        with profiled(options.profile) as profiler:
+            outcome = resume(
+                Path(options.run),
+                env_steps=options.env_steps,
+                reschedule=options.reschedule,
+                mode="quiet" if options.quiet else "auto",
+            )
         return report(outcome, print_object, quiet=options.quiet, profiler=profiler)
 
 
@@ -75,6 +77,16 @@ def _check(record: dict[str, Any], options: ResumeOptions) -> None:
         )
     if options.reschedule and options.env_steps is None:
         raise UsageError("--reschedule has no effect without a new length; add --env-steps")
+    if (
+        options.env_steps is not None
+        and not options.reschedule
+        and record["options"]["algo"]["lr_schedule"] == "linear"
+    ):
+        print(
+            f"note: the linear schedules end at {record.get('schedule_steps') or length:,} env "
+            "steps, and nothing is learned after that; --reschedule stretches them",
+            file=sys.stderr,
+        )
     here, then = versions(), record.get("versions", {})
     other = [f"{name} {then[name]} -> {here.get(name, 'not installed')}" for name in then
              if then[name] != here.get(name)]  # fmt: skip

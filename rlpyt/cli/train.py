@@ -12,7 +12,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from rlpyt import presets
 from rlpyt.algos.options import PolicyGradientOptions
 from rlpyt.cli.output import one_object, profiled, report
-from rlpyt.cli.parsing import Given, read, scan, wants_help
+from rlpyt.cli.parsing import Given, OptionError, read, scan, wants_help
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.flags import Flag, flags_of
@@ -71,9 +71,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     run, start = parse(argv)
     with one_object(start.json) as print_object:
-        with profiled(start.profile) as profiler:
-            from rlpyt.training import train
+        from rlpyt.training import train
 
+        with profiled(start.profile) as profiler:
             outcome = train(run, mode="quiet" if start.quiet else "auto")
         return report(outcome, print_object, quiet=start.quiet, profiler=profiler)
 
@@ -140,7 +140,7 @@ def _refuse_other_algorithms(given: Given, algo: str) -> None:
                 for name, kind in ALGORITHMS.items()
                 if flag.name in {other.name for other in flags_of(kind())}
             ]
-            raise UsageError(f"{spelling} has no effect on {algo}; it is of {', '.join(owners)}")
+            raise OptionError(f"{spelling} has no effect on {algo}; it is of {', '.join(owners)}")
 
 
 def _frames_per_step(env: EnvOptions) -> int:

@@ -48,7 +48,7 @@ def reader(hint: Any) -> Reader:
 
 def count(text: str) -> int:
     """A whole number: 100000, 100_000, 100k, 1e6 and 2.5M are some."""
-    digits = text.replace("_", "")
+    digits = text.replace("_", "").replace(" ", "?")
     scale = _SUFFIXES.get(digits[-1:].lower(), 1)
     try:
         value = Decimal(digits if scale == 1 else digits[:-1]) * scale
@@ -90,6 +90,8 @@ def show(value: Any) -> str:
     """A default as the help shows it: the way it would be written."""
     if value is None:
         return "unset"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return " ".join(map(show, value)) or "none"
     if type(value) is int and value >= 10_000:

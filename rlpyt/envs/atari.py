@@ -1,8 +1,4 @@
-"""Atari 2600 games under named protocols, written straight on the emulator's interface.
-
-A score means something only together with its protocol: how sticky the actions are, how many
-frames one lasts, what begins and ends an episode (Machado et al., 2018, section 4). A `Protocol`
-says all of it once, and drives this environment and ale-py's vector environment alike.
+"""Atari 2600 games under a protocol, written straight on the emulator's interface.
 
 Observations are single frames; stacks are built where rows are read. Rewards are raw.
 """
@@ -11,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import ale_py
@@ -21,88 +16,12 @@ import numpy as np
 from ale_py import roms
 from gymnasium.spaces import Box, Discrete
 
+from rlpyt.envs.protocols import Protocol, check, game_of, protocol_for
 from rlpyt.errors import UsageError
 
 _NOOP: Final = ale_py.Action.NOOP
 _FIRE: Final = ale_py.Action.FIRE
 _BLOCK: Final = 1024  # frames whose stickiness is drawn at once
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """The settings of a game that scores depend on."""
-
-    name: str
-    """What scores are reported under."""
-    sticky: float
-    """Probability that the emulator repeats the last action instead, drawn every frame."""
-    life_loss: bool
-    """End an episode where a life is lost; the game goes on in the next one (training only)."""
-    noop_max: int
-    """A game starts with 0 .. noop_max - 1 frames without action; 0 and 1: with none."""
-    fire: bool
-    """Press FIRE for a game's first frame, where the game has that action."""
-    frame_skip: int = 4
-    """Frames that an action lasts."""
-    max_frames: int = 108_000
-    """Frames, counted from the first action, after which a game is truncated: half an hour."""
-    full_action_space: bool = False
-    """All 18 actions instead of those that do something in this game."""
-    max_pool: bool = True
-    """Observe the maximum over an action's last two frames, because sprites flicker."""
-    grayscale: bool = True
-    """Observe luminance instead of three colours."""
-    screen_size: int = 84
-    """Height and width of a frame after resizing by area."""
-
-    def whole_games(self) -> Protocol:
-        """The same protocol for evaluation, where losing a life ends nothing."""
-        return replace(self, life_loss=False)
-
-
-# Machado et al. (2018), as Gymnasium registers it in "ALE/…-v5": sticky actions are the only
-# randomness, and an episode is a game. The paper's own runs had frame_skip=5,
-# full_action_space=True and max_frames=18_000.
-machado2018: Final = Protocol("machado2018", sticky=0.25, life_loss=False, noop_max=0, fire=False)
-
-# Mnih et al. (2015), methods, in the form that later papers compare with: "…NoFrameskip-v4" in
-# the wrappers of OpenAI Baselines, whose FIRE at the start is not in the paper.
-mnih2015: Final = Protocol("mnih2015", sticky=0.0, life_loss=True, noop_max=30, fire=True)
-
-# Castro et al. (2018), Dopamine, section 3: 27,000 actions at most, whole games. Field for field
-# it is Machado et al.'s protocol; its own name keeps results under their source.
-dopamine: Final = replace(machado2018, name="dopamine")
-
-PROTOCOLS: Final[Mapping[str, Protocol]] = {p.name: p for p in (machado2018, mnih2015, dopamine)}
-_BY_SUFFIX: Final[Mapping[str, Protocol]] = {"-v5": machado2018, "NoFrameskip-v4": mnih2015}
-
-
-def is_atari(env_id: str) -> bool:
-    """Whether ale-py registers this Gymnasium id."""
-    spec = gymnasium.registry.get(env_id)
-    return spec is not None and spec.entry_point == "ale_py.env:AtariEnv"
-
-
-def game_of(env_id: str) -> str:
-    """The emulator's name of an id's game: "ms_pacman" for "ALE/MsPacman-v5"."""
-    if not is_atari(env_id):
-        raise UsageError(f"{env_id} is not an Atari id; Atari ids look like ALE/Pong-v5")
-    return gymnasium.spec(env_id).kwargs["game"]
-
-
-def protocol_for(env_id: str, name: str | None = None) -> Protocol:
-    """The protocol called `name`; without one, the protocol that an id stands for."""
-    if name is not None:
-        if name not in PROTOCOLS:
-            raise UsageError(f"protocol={name!r} is unknown; choose one of {', '.join(PROTOCOLS)}")
-        return PROTOCOLS[name]
-    for suffix, protocol in _BY_SUFFIX.items():
-        if env_id.endswith(suffix):
-            return protocol
-    raise UsageError(
-        f"{env_id} stands for no known protocol; use ALE/…-v5 (machado2018) or …NoFrameskip-v4 "
-        f"(mnih2015), or choose protocol={' or '.join(PROTOCOLS)}"
-    )
 
 
 def make_atari(
@@ -124,17 +43,11 @@ def make_atari(
     if not isinstance(protocol, Protocol):
         protocol = protocol_for(env_id, protocol)
     game_settings = {key: settings.pop(key) for key in ("mode", "difficulty") if key in settings}
-    known = {field.name for field in fields(Protocol)}
-    if unknown := settings.keys() - known:
-        raise UsageError(
-            f"{env_id} has no setting {', '.join(sorted(unknown))}; "
-            f"it has mode, difficulty, {', '.join(sorted(known))}"
-        )
-    protocol = replace(protocol, **settings)
+    protocol = protocol.adjusted(settings)
     return AtariEnvironment(game, protocol, render_mode=render_mode, **game_settings)
 
 
-class AtariEnvironment(gymnasium.Env[np.ndarray, int]):
+class AtariEnvironment(gymnasium.Env[np.ndarray, np.int64]):
     """One game under a protocol: uint8 frames, raw rewards, exact snapshots.
 
     Every info holds `lives`, `game_over` (the game ended, by its rules or by max_frames; an
@@ -163,7 +76,7 @@ class AtariEnvironment(gymnasium.Env[np.ndarray, int]):
         difficulty: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        _check(protocol)
+        check(game, protocol)
         self.game, self.protocol, self.render_mode = game, protocol, render_mode
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 60 // protocol.frame_skip}
         self._ale = ale = _emulator(game, protocol, mode, difficulty)
@@ -206,7 +119,7 @@ class AtariEnvironment(gymnasium.Env[np.ndarray, int]):
         self._frames, self._game_return = 0, 0.0
         return observation, self._info(ended)
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Hold an action for `frame_skip` frames."""
         lives = self._lives
         observation, reward, ended = self._advance(self.actions[action])
@@ -332,17 +245,19 @@ class StickyActions:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """The generator before the current block, and the place in the block."""
-        return {"sticky_words": self._before[1], "sticky_at": np.array([self._before[2], self._at])}
+        words = self._before["state"]
+        return {"sticky_words": words["key"], "sticky_at": np.array([words["pos"], self._at])}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on as the one that made this snapshot."""
         position, at = state["sticky_at"].tolist()
-        self._generator.set_state(("MT19937", state["sticky_words"], position))
+        words = {"key": state["sticky_words"], "pos": position}
+        self._generator.set_state({"bit_generator": "MT19937", "state": words})
         self._draw()
         self._at = at
 
     def _draw(self) -> int:
-        self._before = self._generator.get_state()
+        self._before: dict[str, Any] = self._generator.get_state(legacy=False)
         words = self._generator.randint(2**32, size=(_BLOCK, 2), dtype=np.uint32)
         self._block: list[bool] = (words[:, 0] < self._limit).tolist()
         self._at = 0
@@ -354,13 +269,11 @@ def _emulator(
 ) -> ale_py.ALEInterface:
     """The game, loaded; the same every time."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    if game not in roms.get_all_rom_ids():
-        raise UsageError(f"game={game!r} is no game of ale-py; names look like ms_pacman")
     ale = ale_py.ALEInterface()
     ale.setInt("random_seed", 0)
     ale.setFloat("repeat_action_probability", 0.0)  # StickyActions does it
     ale.setInt("max_num_frames_per_episode", 0)  # its count would include the start's frames
-    ale.loadROM(roms.get_rom_path(game))
+    ale.loadROM(str(roms.get_rom_path(game)))
     for name, value, known, choose in (
         ("mode", mode, ale.getAvailableModes(), ale.setMode),
         ("difficulty", difficulty, ale.getAvailableDifficulties(), ale.setDifficulty),
@@ -371,18 +284,3 @@ def _emulator(
             raise UsageError(f"{name}={value} is not among {game}'s: {known}")
         choose(value)
     return ale
-
-
-def _check(protocol: Protocol) -> None:
-    rules = (
-        ("sticky", 0 <= protocol.sticky < 1, "in [0, 1)"),
-        ("frame_skip", protocol.frame_skip >= 1, "at least 1"),
-        ("noop_max", protocol.noop_max >= 0, "at least 0"),
-        ("max_frames", protocol.max_frames % protocol.frame_skip == 0, "a multiple of frame_skip"),
-        ("screen_size", protocol.screen_size >= 1, "at least 1"),
-    )
-    for name, holds, rule in rules:
-        if not holds:
-            raise UsageError(
-                f"{name}={getattr(protocol, name)} of an Atari protocol must be {rule}"
-            )

@@ -33,14 +33,14 @@ class CartPolePositions(CartPoleEnv):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        space = self.observation_space
-        self.observation_space = Box(space.low[::2], space.high[::2])  # type: ignore[attr-defined]
+        high = np.array([2 * self.x_threshold, 2 * self.theta_threshold_radians], np.float32)
+        self.observation_space = Box(-high, high)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         observation, info = super().reset(seed=seed, options=options)
         return observation[::2], info
 
-    def step(self, action: Any) -> Step:
+    def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = super().step(action)
         return observation[::2], reward, terminated, truncated, info
 
@@ -52,16 +52,11 @@ class PendulumPositions(PendulumEnv):
         super().__init__(**kwargs)
         self.observation_space = Box(-1.0, 1.0, (2,))
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        observation, info = super().reset(seed=seed, options=options)
-        return observation[:2], info
-
-    def step(self, action: Any) -> Step:
-        observation, *rest = super().step(action)
-        return (observation[:2], *rest)
+    def _get_obs(self) -> np.ndarray:
+        return super()._get_obs()[:2]
 
 
-class RepeatPrevious(gymnasium.Env[int, int]):
+class RepeatPrevious(gymnasium.Env[np.int64, np.int64]):
     """Cards are dealt one by one; name the suit of the one dealt k - 1 cards before this one.
 
     A right answer earns 1 / (cards - k), a wrong one costs as much, and before k cards are out
@@ -89,7 +84,7 @@ class RepeatPrevious(gymnasium.Env[int, int]):
         self._dealt = 1
         return self._suits[0], {}
 
-    def step(self, action: int) -> Step:
+    def step(self, action: int | np.int64) -> Step:
         reward = 0.0
         if self._dealt >= self._k:
             right = action == self._suits[self._dealt - self._k]
@@ -99,7 +94,7 @@ class RepeatPrevious(gymnasium.Env[int, int]):
         return suit, reward, self._dealt == self._cards, False, {}
 
 
-class TMaze(gymnasium.Env[np.ndarray, int]):
+class TMaze(gymnasium.Env[np.ndarray, np.int64]):
     """A corridor with a sign at its start that says where to turn at its end (Bakker, 2001).
 
     Observes three bits: 011 or 110 at the start, whose sign says north or south; 101 in the
@@ -125,7 +120,7 @@ class TMaze(gymnasium.Env[np.ndarray, int]):
         self._position = self._steps = 0
         return self._observation(), {}
 
-    def step(self, action: int) -> Step:
+    def step(self, action: int | np.int64) -> Step:
         self._steps += 1
         truncated = self._steps >= 10 * (self._length + 1)
         if self._position == self._length and action in (0, 2):
@@ -147,7 +142,7 @@ class TMaze(gymnasium.Env[np.ndarray, int]):
         return np.array(bits, np.float32)
 
 
-class CueDelay(gymnasium.Env[np.ndarray, int]):
+class CueDelay(gymnasium.Env[np.ndarray, np.int64]):
     """A cue is seen once, at first; `delay` steps later it must be named (bsuite's memory_len).
 
     Observes [share of the time that is left, 1 when it is time to answer, the cue as -1 or 1 at
@@ -171,7 +166,7 @@ class CueDelay(gymnasium.Env[np.ndarray, int]):
         self._time, self._cue = 0, int(self.np_random.integers(2))
         return self._observation(), {}
 
-    def step(self, action: int) -> Step:
+    def step(self, action: int | np.int64) -> Step:
         if self._time == self._delay:
             reward = 1.0 if action == self._cue else -1.0
             return self._observation(), reward, True, False, {}

@@ -26,7 +26,7 @@ _PIXELS: Final = 16  # a cell's side in a picture
 _FIXED: Final = ("random", "channels", "action_map")  # attributes of a game that are no state
 
 
-class MinAtarEnvironment(gymnasium.Env[np.ndarray, int]):
+class MinAtarEnvironment(gymnasium.Env[np.ndarray, np.int64]):
     """One game; observations are uint8 [10, 10, channels] of zeros and ones.
 
     Args:
@@ -72,7 +72,7 @@ class MinAtarEnvironment(gymnasium.Env[np.ndarray, int]):
         self._game.reset()
         return self._game.state().view(np.uint8), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         game = self._game
         if game.random.rand() >= self._sticky:
             self._last_action = self.actions[action]

@@ -7,6 +7,7 @@ joined and goes through the hidden layers; an image alone has none behind its ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
 from operator import attrgetter
@@ -31,7 +32,7 @@ from rlpyt.envs.spec import (
 from rlpyt.envs.spec import leaves as leaves_of
 from rlpyt.errors import UsageError
 from rlpyt.models import images
-from rlpyt.models.layers import MLP
+from rlpyt.models.layers import MLP, Encoder
 
 if TYPE_CHECKING:
     from rlpyt.models.images import Convolutional
@@ -43,7 +44,7 @@ ONE_HOT_LIMIT = 256
 EMBEDDING_SIZE = 64
 
 
-def encoder(spec: Spec, options: ModelOptions, frame_stack: int = 1) -> nn.Module:
+def encoder(spec: Spec, options: ModelOptions, frame_stack: int = 1) -> Encoder:
     """The network that reads an observation; its `features` are the width of what it returns.
 
     Args:
@@ -57,14 +58,16 @@ def encoder(spec: Spec, options: ModelOptions, frame_stack: int = 1) -> nn.Modul
             f"the observation {spec!r} has no leaf that could be read; give the environment an "
             "observation, or choose one of its parts in a wrapper"
         )
-    kinds = [convolutional(leaf, options) for _, leaf in leaves]
+    kinds: list[Convolutional | None] = [convolutional(leaf, options) for _, leaf in leaves]
     if options.encoder in images.SMALLEST and not any(kinds):
         raise UsageError(
             f"encoder={options.encoder} reads images, and the observation has none (its leaves are "
             f"{[leaf for _, leaf in leaves]}); choose encoder=auto or mlp"
         )
-    parts = [
-        images.Image(leaf, _frames(leaf, frame_stack), kind, options, f"observation {path}".strip())
+    parts: list[Encoder] = [
+        images.Image(
+            leaf, _frames(leaf, frame_stack), kind, options, f"observation.{path}".rstrip(".")
+        )
         if kind and isinstance(leaf, Box)
         else reading(leaf, _frames(leaf, frame_stack))
         for (path, leaf), kind in zip(leaves, kinds, strict=True)
@@ -102,7 +105,7 @@ def convolutional(leaf: Leaf, options: ModelOptions) -> Convolutional | None:
     return "minatar" if side >= images.SMALLEST["minatar"] else None
 
 
-def reading(leaf: Leaf, frames: int = 1) -> nn.Module:
+def reading(leaf: Leaf, frames: int = 1) -> Encoder:
     """Numbers or choices as a vector, [..., *leaf] -> [..., features]."""
     match leaf:
         case Box(shape):
@@ -115,7 +118,7 @@ def reading(leaf: Leaf, frames: int = 1) -> nn.Module:
             return Choices(nvec, alone=False)
 
 
-def action_reading(spec: Spec) -> nn.Module:
+def action_reading(spec: Spec) -> Encoder:
     """An action as a vector: numbers as they are, choices one-hot."""
     if not isinstance(spec, Composite):
         return reading(spec)
@@ -126,14 +129,14 @@ def _frames(leaf: Leaf, frame_stack: int) -> int:
     return frame_stack if isinstance(leaf, Box) and leaf.image else 1
 
 
-def _alone(part: nn.Module, options: ModelOptions) -> nn.Module:
+def _alone(part: Encoder, options: ModelOptions) -> Encoder:
     mlp = MLP(part.features, options.hidden_sizes, options)
     plain = isinstance(part, Numbers) and part.factor == 1 and len(part.shape) == 1
     return Vector(mlp) if plain else Hidden(part, mlp)
 
 
 @final
-class Vector(nn.Module):
+class Vector(Encoder):
     """Hidden layers on an observation that is a vector already."""
 
     def __init__(self, mlp: MLP) -> None:
@@ -145,10 +148,10 @@ class Vector(nn.Module):
 
 
 @final
-class Hidden(nn.Module):
+class Hidden(Encoder):
     """Hidden layers behind another reading."""
 
-    def __init__(self, part: nn.Module, mlp: MLP) -> None:
+    def __init__(self, part: Encoder, mlp: MLP) -> None:
         super().__init__()
         self.part, self.mlp, self.features = part, mlp, mlp.features
 
@@ -157,10 +160,10 @@ class Hidden(nn.Module):
 
 
 @final
-class Joined(nn.Module):
+class Joined(Encoder):
     """The leaves of a Dict or Tuple, each by its own reading, side by side."""
 
-    def __init__(self, paths: list[str], parts: list[nn.Module]) -> None:
+    def __init__(self, paths: list[str], parts: Sequence[Encoder]) -> None:
         super().__init__()
         self.leaves = [attrgetter(path) for path in paths]
         self.parts = nn.ModuleList(parts)
@@ -172,7 +175,7 @@ class Joined(nn.Module):
 
 
 @final
-class Numbers(nn.Module):
+class Numbers(Encoder):
     """Numbers or bits, flattened and multiplied by a factor."""
 
     def __init__(self, shape: tuple[int, ...], factor: float) -> None:
@@ -187,7 +190,7 @@ class Numbers(nn.Module):
 
 
 @final
-class Choices(nn.Module):
+class Choices(Encoder):
     """One or several choices of n_1, n_2, ...: one-hot vectors side by side, or embeddings.
 
     Args:
@@ -218,11 +221,11 @@ class Choices(nn.Module):
 
 
 @final
-class Given(nn.Module):
+class Given(Encoder):
     """A module of the user's; it is called with the leading dimensions made one.
 
     Args:
-        module: maps an observation [N, ...] (a namedarraytuple for Dict and Tuple) to [N, features].
+        module: maps an observation [N, ...], a tree of tensors, to [N, features].
         spec: of the observation.
         frame_stack: k > 1: images are given as [N, k, *shape].
     """

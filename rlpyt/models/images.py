@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from rlpyt.envs.spec import Box
 from rlpyt.errors import UsageError
-from rlpyt.models.layers import initialized
+from rlpyt.models.layers import Encoder, initialized
 
 if TYPE_CHECKING:
     from rlpyt.models.options import ImageLayout, ModelOptions
@@ -47,7 +47,7 @@ def _channels_first(box: Box, layout: ImageLayout) -> bool:
 
 
 @final
-class Image(nn.Module):
+class Image(Encoder):
     """Features of one image leaf, [..., *leaf] -> [..., features].
 
     Args:
@@ -110,7 +110,7 @@ def _scaled(x: Tensor, conv: nn.Conv2d, factor: float) -> Tensor:
 
 
 @final
-class Nature(nn.Module):
+class Nature(Encoder):
     """The network of DQN (Mnih et al., 2015, "Model architecture")."""
 
     def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
@@ -132,7 +132,7 @@ class Nature(nn.Module):
 
 
 @final
-class MinAtar(nn.Module):
+class MinAtar(Encoder):
     """The network for 10x10 grids (Young and Tian, 2019, section 3)."""
 
     def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
@@ -149,7 +149,7 @@ class MinAtar(nn.Module):
 
 
 @final
-class Residual(nn.Module):
+class Residual(Encoder):
     """The deep network of IMPALA without its memory (Espeholt et al., 2018, figure 3)."""
 
     def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:

@@ -7,8 +7,9 @@ follow the same `torch.manual_seed` by whoever builds the network.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import sqrt
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -49,9 +50,17 @@ def plain_attributes(module: nn.Module) -> None:
         part.__dict__.update({k: v for k, v in part._modules.items() if v is not None})
 
 
+class Encoder(nn.Module):
+    """Abstract: a network that makes [..., features] of what it reads."""
+
+    features: int
+
+
 @final
-class MLP(nn.Module):
+class MLP(Encoder):
     """Hidden layers, [..., inputs] -> [..., features]; without any it is the identity."""
+
+    layers: Any  # nn.ModuleList of nn.Linear
 
     def __init__(self, inputs: int, sizes: Sequence[int], options: ModelOptions) -> None:
         super().__init__()
@@ -59,7 +68,7 @@ class MLP(nn.Module):
         self.features = widths[-1]
         self.activation = ACTIVATIONS[options.activation]
         self.layers = nn.ModuleList(
-            initialized(nn.Linear(n, m), options) for n, m in zip(widths, widths[1:], strict=False)
+            initialized(nn.Linear(n, m), options) for n, m in pairwise(widths)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(m) for m in sizes) if options.layer_norm else None
 

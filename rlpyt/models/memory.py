@@ -35,13 +35,19 @@ _HOLD = 1e4
 
 @final
 class Memory(nn.Module):
-    """One LSTM (Hochreiter and Schmidhuber, 1997; Gers et al., 2000) or GRU layer (Cho et al., 2014).
+    """One layer, LSTM (Gers et al., 2000) or GRU (Cho et al., 2014), in PyTorch's formulas.
 
     Args:
         kind: which of the two.
         inputs: width of what it reads.
         options: memory_size, and the initial weights.
     """
+
+    weight_ih: Tensor  # [gates * size, inputs]
+    weight_hh: Tensor  # [gates * size, size]
+    bias_ih: Tensor
+    bias_hh: Tensor
+    hold: Tensor
 
     def __init__(self, kind: Literal["lstm", "gru"], inputs: int, options: ModelOptions) -> None:
         super().__init__()

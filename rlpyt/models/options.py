@@ -25,9 +25,8 @@ class ModelOptions:
     """Layer normalization before each hidden layer's activation (Ba et al., 2016)."""
 
     encoder: EncoderName = "auto"
-    """For images: nature (Mnih et al., 2015; from 36x36), residual (Espeholt et al., 2018), minatar
-    (Young and Tian, 2019; from 3x3), or mlp. auto takes the first that fits of nature, minatar, mlp.
-    """
+    """For images: nature (Mnih et al., 2015; from 36x36), minatar (Young and Tian, 2019; from 3x3),
+    residual (Espeholt et al., 2018), or mlp; auto: the first of nature, minatar, mlp that fits."""
 
     image_layout: ImageLayout = "auto"
     """Where an image has its channels; auto: whichever of first and last dimension is smaller."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from math import isfinite
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlpyt.arrays import NamedArrayTuple, tree_map
+from rlpyt.arrays import NamedArrayTuple, tree_items, tree_leaves, tree_map
 from rlpyt.envs.spec import EnvSpec, not_finite, outside
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import Noise
@@ -47,6 +49,7 @@ class Sampler:
         window: where the rows lie; its state is what the agent is fed next.
         noise: acting noise by row and column; None acts without (greedily).
         strict_bounds: whether an observation out of its declared bounds is an error.
+        check: called before each window; raises where the agent's weights are not finite.
     """
 
     def __init__(
@@ -57,20 +60,22 @@ class Sampler:
         noise: Noise | None,
         *,
         strict_bounds: bool = False,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.envs, self.agent, self.window, self.noise = envs, agent, window, noise
-        self._strict_bounds = strict_bounds
+        self._strict_bounds, self._check_agent = strict_bounds, check
         self.seconds = {"env": 0.0, "act": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
         self._bounds_seen = False
         self._initial_state = window.state
+        self._floats = [_floats(slot.row.action) for slot in window.slots]
 
     def reset(self) -> None:
         """Start every environment anew, as at the beginning of a run."""
         self.window.start = self.window.answered = 0
         self.window.state = self._initial_state
         self.envs.reset(self.window.slots[0].row)
-        self._check(self.window.rows[:1])
+        self._check(self.window.rows[:1], 0)
 
     @torch.inference_mode()
     def collect(self) -> Window:
@@ -78,6 +83,8 @@ class Sampler:
         window, slots, act = self.window, self.window.slots, self.agent.act
         send, recv, ended = self.envs.send, self.envs.recv, self.envs.ended
         self.infos.clear()
+        if self._check_agent is not None:
+            self._check_agent()
         if window.answered:
             window.advance()
         horizon, interval, state = window.horizon, window.state_interval, window.state
@@ -85,36 +92,47 @@ class Sampler:
         if self.noise is not None:
             noise = torch.from_numpy(self.noise.rows(window.start, horizon)).unbind()
         acting, begun = 0.0, perf_counter()
-        for t in range(horizon):
-            if t % interval == 0:
-                tree_map(lambda old, new: old.copy_(new), window.kept_state(t // interval), state)
-            row, answer = slots[t]
-            before = perf_counter()
-            action, info, state = act(
-                window.acting_inputs(t), state, None if noise is None else noise[t]
-            )
-            answer.action[:] = action
-            if keeps:
-                answer.info[:] = info
-            acting += perf_counter() - before
-            send(row, slots[t + 1].row)
-            recv(slots[t + 1].row)
-            if ended:
-                self.infos.update({(t + 1, b): numbers for b, numbers in ended})
-                ended.clear()
+        t = 0
+        try:
+            for t in range(horizon):
+                if t % interval == 0:
+                    kept = window.kept_state(t // interval)
+                    tree_map(lambda old, new: old.copy_(new), kept, state)
+                row, answer = slots[t]
+                before = perf_counter()
+                action, info, state = act(
+                    window.acting_inputs(t), state, None if noise is None else noise[t]
+                )
+                answer.action[:] = action
+                if keeps:
+                    answer.info[:] = info
+                for leaf in self._floats[t]:
+                    if not isfinite(leaf.dot(leaf)):
+                        self._check_action(t)
+                acting += perf_counter() - before
+                send(row, slots[t + 1].row)
+                recv(slots[t + 1].row)
+                if ended:
+                    self.infos.update({(t + 1, b): numbers for b, numbers in ended})
+                    ended.clear()
+        except Exception:
+            # What had arrived may be the cause: it is named first.
+            self._check(window.rows[: t + 1], window.start)
+            raise
         window.state, window.answered = state, horizon
-        self._check(window.rows[1:])
+        self._check(window.rows[1:], window.start + 1)
         self.seconds["act"] += acting
         self.seconds["env"] += perf_counter() - begun - acting
         return window
 
-    def _check(self, rows: Row) -> None:
+    def _check(self, rows: Row, first: int) -> None:
         """Refuse NaN and infinity in what arrived; say once when bounds are not kept.
 
         Args:
-            rows: numpy [n, B, ...], the latest rows that arrived.
+            rows: numpy [n, B, ...], rows that arrived.
+            first: number of the first of them.
         """
-        spec, first = self.envs.spec, self.window.start + self.window.answered + 1 - len(rows.reward)
+        spec = self.envs.spec
         for path in not_finite(spec.observation, rows.observation):
             self._raise(f"observation.{path}".rstrip("."), _leaf(rows.observation, path), first)
         if not np.isfinite(rows.reward).all():
@@ -132,6 +150,19 @@ class Sampler:
             if paths:
                 self._outside(paths)
 
+    def _check_action(self, t: int) -> None:
+        """Refuse NaN and infinity in the answer to row t, before it is executed."""
+        row = self.window.rows[t]
+        for path, values in tree_items(row.action):
+            wrong = ~np.isfinite(values).reshape(len(values), -1).all(-1) & ~row.last
+            if wrong.any():
+                b = int(wrong.argmax())
+                raise FloatingPointError(
+                    f"{f'action.{path}'.rstrip('.')} for environment {b} ({self.envs.spec.id}) is "
+                    f"not finite at row {self.window.start + t}: {values[b]}; the network diverged "
+                    "or its weights are damaged: lower --lr, or start from an earlier checkpoint"
+                )
+
     def _outside(self, paths: list[str]) -> None:
         self._bounds_seen = True
         where = ", ".join(f"observation.{path}".rstrip(".") for path in paths)
@@ -147,6 +178,11 @@ class Sampler:
             f"{field} of environment {b} ({self.envs.spec.id}) is not finite at row {first + t}: "
             f"{values[t, b]}; mend the environment, or wrap it so that it ends the episode first"
         )
+
+
+def _floats(action: Any) -> list[np.ndarray]:
+    """The leaves of a row's action that can hold a NaN, each as one vector."""
+    return [x.reshape(-1) for x in tree_leaves(action) if x.dtype.kind == "f"]
 
 
 def _leaf(observation: Any, path: str) -> np.ndarray:

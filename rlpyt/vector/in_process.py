@@ -6,6 +6,8 @@ place. The step after a last row resets, so every episode keeps its final observ
 
 from __future__ import annotations
 
+import warnings
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds
 from rlpyt.rows import Row
+from rlpyt.tree_format import like
 
 _TRANSPARENT = (
     gymnasium.wrappers.TimeLimit,  # its count is saved
@@ -77,19 +80,20 @@ class InProcess:
             try:
                 value, rewards[b], terminated[b], truncated[b], info = steps[b](action)
                 write(observation, b, value)
+                if self._extras:
+                    self._record(next_row, b, value, info)
+                if info and (terminated[b] or truncated[b]):
+                    self.ended.append((b, numbers(info)))
             except Exception as error:
-                raise _named(error, self, b, f"step({action!r})") from error
-            if self._extras:
-                self._record(next_row, b, value, info)
-            if info and (terminated[b] or truncated[b]):
-                self.ended.append((b, numbers(info)))
+                self._name(error, b, f"step({action!r})")
+                raise
         next_row.first[:] = last
         next_row.cut[:] = False
         if self._cut:
             next_row.cut[self._cut] = True
             self._cut = []
         try:
-            next_row.reward[:] = rewards
+            next_row.reward[:] = array("d", rewards)  # NumPy alone would read None as NaN
             next_row.terminated[:] = terminated
             next_row.truncated[:] = truncated
         except (TypeError, ValueError):
@@ -124,22 +128,30 @@ class InProcess:
             The columns that were cut.
         """
         self._resets = np.asarray(state["resets"]).tolist()
-        self._log = ActionLog.restored(state["log"])
+        self._log = ActionLog.restored(state["log"], row.action)
         check = tree_map(np.copy, row)
+        self._cut = []
         for b, env in enumerate(self._envs):
             own = state["own"].get(str(b))
             if own is not None:
                 env.reset(seed=self._seeds(b, self._resets[b] - 1))
                 restore(env, own)
-            elif not self._replay(b, check) or not _same(row, check, b):
-                tree_map(lambda x, kept, b=b: x.__setitem__(b, kept[b]), row, check)
+            elif not self._brought_back(b, row, check) and not row.last[b]:
                 row.truncated[b] = True
                 self._cut.append(b)
         return list(self._cut)
 
     def close(self) -> None:
-        for env in self._envs:
-            env.close()
+        """Close every environment; one that fails is told of, and masks nothing."""
+        for b, env in enumerate(self._envs):
+            try:
+                env.close()
+            except Exception as error:
+                warnings.warn(
+                    f"environment {b} ({self.spec.id}) could not be closed: {error!r}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
         self._envs = []
 
     def _reset(self, row: Row, b: int) -> None:
@@ -147,12 +159,13 @@ class InProcess:
         try:
             observation, info = self._envs[b].reset(seed=seed)
             self._write(row.observation, b, observation)
+            if self._extras:
+                self._record(row, b, observation, info)
         except Exception as error:
-            raise _named(error, self, b, f"reset(seed={seed})") from error
+            self._name(error, b, f"reset(seed={seed})")
+            raise
         self._resets[b] += 1
         self._log.begin(b)
-        if self._extras:
-            self._record(row, b, observation, info)
 
     def _record(self, row: Row, b: int, observation: Any, info: dict[str, Any]) -> None:
         """Write the mask and the recorded info values of one column."""
@@ -161,7 +174,13 @@ class InProcess:
             mask = source.get("action_mask")
             row.mask[b] = True if mask is None else np.asarray(mask, np.bool_).ravel()
         for name in self.spec.env_info:
-            row.env_info[name][b] = info.get(name, np.nan)
+            value = info.get(name)
+            try:
+                row.env_info[name][b] = np.nan if value is None else value
+            except (TypeError, ValueError):
+                raise EnvironmentFault(
+                    f"info[{name!r}] is {value!r}; only numbers can be recorded: drop --info {name}"
+                ) from None
 
     def _write_scalars(
         self, row: Row, rewards: list[Any], terminated: list[Any], truncated: list[Any]
@@ -173,28 +192,44 @@ class InProcess:
             (row.truncated, truncated),
         ):
             for b, value in enumerate(values):
-                array = np.asarray(value)
-                if array.size != 1 or array.dtype == object and array.item() is None:
+                number = np.asarray(value)
+                if number.dtype == object and number.size == 1:
+                    number = np.asarray(number.item())
+                if number.size != 1 or number.dtype.kind not in "biuf":
                     raise EnvironmentFault(
                         f"environment {b} ({self.spec.id}) returned {value!r} as a reward or flag; "
                         "step() must return (observation, reward: float, terminated: bool, "
                         "truncated: bool, info)"
                     )
-                field[b] = array.item()
+                field[b] = number.item()
 
-    def _replay(self, b: int, row: Row) -> bool:
-        """Step column b through its current episode; False where its actions were not kept."""
+    def _brought_back(self, b: int, row: Row, check: Row) -> bool:
+        """Step column b through its current episode; True where it ends at what `row` observed.
+
+        Args:
+            check: a copy of `row`, into which the last observation is written.
+        """
         actions = self._log.episode(b)
         if actions is None:
             return False
         env = self._envs[b]
-        observation, info = env.reset(seed=self._seeds(b, self._resets[b] - 1))
-        for action in actions:
-            observation, *_, info = env.step(self._read(action)[b])
-        self._write(row.observation, b, observation)
-        if self._extras:
-            self._record(row, b, observation, info)
-        return True
+        try:
+            observation, info = env.reset(seed=self._seeds(b, self._resets[b] - 1))
+            for action in actions:
+                observation, *_, info = env.step(self._read(action)[b])
+            self._write(check.observation, b, observation)
+        except Exception as error:
+            what = f"environment {b} ({self.spec.id}) failed while it was stepped again: {error!r}"
+            warnings.warn(what, RuntimeWarning, stacklevel=3)
+            return False
+        return _same(row, check, b)
+
+    def _name(self, error: Exception, b: int, call: str) -> None:
+        """Say in an error which environment it came from, and in which call."""
+        if isinstance(error, EnvironmentFault):
+            error.args = (f"environment {b} of {self.num_envs} ({self.spec.id}), {call}: {error}",)
+        else:
+            error.add_note(f"in environment {b} of {self.num_envs} ({self.spec.id}), {call}")
 
 
 class ActionLog:
@@ -230,11 +265,14 @@ class ActionLog:
         return {"rows": rows, "begins": begins, "count": len(self._rows)}
 
     @classmethod
-    def restored(cls, state: dict[str, Any]) -> ActionLog:
+    def restored(cls, state: dict[str, Any], example: Any) -> ActionLog:
+        """The log of a snapshot; `example` is a row of actions, in whose form its rows are."""
         begins = np.asarray(state["begins"]).tolist()
-        log = cls(len(begins))
+        log, rows = cls(len(begins)), state["rows"]
         log._begins = begins
-        log._rows = [tree_map(lambda x, i=i: x[i], state["rows"]) for i in range(state["count"])]
+        for i in range(state["count"]):
+            row = tree_map(lambda x, i=i: x[i], rows)
+            log._rows.append(like(example, row, "log"))
         return log
 
     def _forget(self) -> None:
@@ -293,11 +331,3 @@ def _same(row: Row, check: Row, b: int) -> bool:
     """Whether column b of both rows observed the same, bit for bit."""
     pairs = zip(tree_items(row.observation), tree_items(check.observation), strict=True)
     return all(x[b].tobytes() == y[b].tobytes() for (_, x), (_, y) in pairs)
-
-
-def _named(error: Exception, envs: InProcess, b: int, call: str) -> Exception:
-    """The same error, saying which environment raised it and in which call."""
-    error.add_note(f"in environment {b} of {envs.num_envs} ({envs.spec.id}), {call}")
-    return error
-
-

@@ -1,4 +1,4 @@
-"""Protocols mean the same on every path, and games go on exactly from a snapshot."""
+"""Games are the same on every path, and go on exactly from a snapshot."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -7,17 +7,8 @@ import numpy as np
 import pytest
 from ale_py import AtariVectorEnv
 
-from rlpyt.envs.atari import (
-    AtariEnvironment,
-    StickyActions,
-    dopamine,
-    game_of,
-    machado2018,
-    make_atari,
-    mnih2015,
-    protocol_for,
-)
-from rlpyt.errors import UsageError
+from rlpyt.envs.atari import AtariEnvironment, StickyActions, make_atari
+from rlpyt.envs.protocols import dopamine, machado2018, mnih2015
 
 
 def play(env, steps, rng, seeds=range(10**6)):
@@ -34,32 +25,6 @@ def same(log, other):
     return len(log) == len(other) and all(
         np.array_equal(x[0], y[0]) and x[1:] == y[1:] for x, y in zip(log, other, strict=True)
     )
-
-
-def test_an_id_stands_for_its_protocol_unless_one_is_named():
-    assert protocol_for("ALE/Pong-v5") == machado2018
-    assert protocol_for("MsPacmanNoFrameskip-v4") == mnih2015
-    assert protocol_for("ALE/Pong-v5", "dopamine") == dopamine
-    assert game_of("ALE/MsPacman-v5") == "ms_pacman"
-    assert not mnih2015.whole_games().life_loss
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: protocol_for("Pong-v4"), "choose protocol="),
-        (lambda: protocol_for("ALE/Pong-v5", "nature"), "'nature' is unknown.*mnih2015"),
-        (lambda: make_atari("CartPole-v1"), "CartPole-v1 is not an Atari id"),
-        (lambda: make_atari("ALE/Pong-v5", stickiness=0.1), "no setting stickiness"),
-        (lambda: make_atari("ALE/Pong-v5", sticky=1.5), r"sticky=1.5 .* in \[0, 1\)"),
-        (lambda: make_atari("ALE/Pong-v5", frame_skip=7), "a multiple of frame_skip"),
-        (lambda: make_atari("ALE/Pong-v5", mode=99), "mode=99 is not among pong's"),
-        (lambda: AtariEnvironment("Pong", machado2018), "'Pong' is no game"),
-    ],
-)
-def test_what_cannot_work_is_refused_with_the_rule(call, says):
-    with pytest.raises(UsageError, match=says):
-        call()
 
 
 def test_observations_are_single_frames_of_their_own_and_rewards_are_raw():

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, fields
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_options_are_frozen_and_each_has_a_docstring() -> None:
     body = next(n for n in tree.body if isinstance(n, ast.ClassDef)).body
     documented = {
         field.target.id
-        for field, text in zip(body, body[1:], strict=False)
+        for field, text in pairwise(body)
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)
         and isinstance(text, ast.Expr)

@@ -1,0 +1,124 @@
+"""One measurement of Stable-Baselines3 (and sb3-contrib); prints one JSON object.
+
+usage: peer_sb3.py train|sample cartpole|pong|recurrent [--seconds 15] [--threads 1]
+       peer_sb3.py whole cartpole        a 100k-step run and nothing else, timed from outside
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from meter import peak_memory_mb
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
+
+
+class Positions(gym.ObservationWrapper):
+    """CartPole without velocities."""
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return observation[[0, 2]]
+
+
+class Timed(BaseCallback):
+    """Times from the third window on; ends training at the first window after `seconds`."""
+
+    def __init__(self, seconds: float, window: int) -> None:
+        super().__init__()
+        self.seconds, self.window = seconds, window
+        self.begun, self.first, self.ended = 0.0, 0, False
+        self.result = (0, 1.0)
+
+    def _on_rollout_start(self) -> None:
+        now, steps = time.perf_counter(), self.model.num_timesteps
+        if not self.begun:
+            if steps >= 2 * self.window:
+                self.begun, self.first = now, steps
+        elif now - self.begun > self.seconds:
+            self.result, self.ended = (steps - self.first, now - self.begun), True
+
+    def _on_step(self) -> bool:
+        return not self.ended
+
+
+def pong() -> gym.Env:
+    import ale_py
+
+    gym.register_envs(ale_py)
+    env = gym.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+    return gym.wrappers.AtariPreprocessing(env, noop_max=30, grayscale_newaxis=True)
+
+
+def model(task: str) -> Any:
+    common = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "device": "cpu"}
+    if task == "pong":
+        envs = VecFrameStack(DummyVecEnv([pong] * 8), 4)
+        return PPO("CnnPolicy", envs, learning_rate=2.5e-4, clip_range=0.1, **common)
+    make: Callable[[], gym.Env] = lambda: gym.make("CartPole-v1")  # noqa: E731
+    if task == "recurrent":
+        from sb3_contrib import RecurrentPPO
+
+        envs = DummyVecEnv([lambda: Positions(make())] * 8)
+        policy = {"net_arch": [64, 64], "lstm_hidden_size": 64}
+        return RecurrentPPO("MlpLstmPolicy", envs, policy_kwargs=policy, **common)
+    policy = {"net_arch": [64, 64]}
+    return PPO("MlpPolicy", DummyVecEnv([make] * 8), policy_kwargs=policy, **common)
+
+
+def sampling(learner: Any, seconds: float) -> tuple[int, float]:
+    policy, envs = learner.policy, learner.get_env()
+    observation, steps, begun, first = envs.reset(), 0, 0.0, 0
+    while True:
+        for _ in range(16):
+            with torch.no_grad():
+                action, _, _ = policy(policy.obs_to_tensor(observation)[0])
+            observation, _, _, _ = envs.step(action.numpy())
+        steps += 16 * 8
+        now = time.perf_counter()
+        if not begun and steps >= 2048:
+            begun, first = now, steps
+        elif begun and now - begun > seconds:
+            return steps - first, now - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["train", "sample", "whole"])
+    parser.add_argument("task", choices=["cartpole", "pong", "recurrent"])
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--threads", type=int, default=1)
+    a = parser.parse_args()
+    torch.set_num_threads(a.threads)
+    learner = model(a.task)
+    if a.what == "whole":
+        learner.learn(100_000)
+        return
+    if a.what == "sample":
+        steps, seconds = sampling(learner, a.seconds)
+    else:
+        timed = Timed(a.seconds, 1024)
+        learner.learn(10**9, callback=timed)
+        steps, seconds = timed.result
+    print(
+        json.dumps(
+            {
+                "steps_per_second": round(steps / seconds, 1),
+                "memory_mb": peak_memory_mb(),
+                "threads": a.threads,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

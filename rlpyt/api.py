@@ -1,0 +1,303 @@
+"""The library in a few words: `PPO("CartPole-v1", seed=1).learn(100_000).evaluate()`.
+
+Everything here is a thin layer over `presets`, `training` and `policy`; scripts that need more use
+those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self, final
+
+import torch
+
+from rlpyt import checkpoint, noise, presets
+from rlpyt.agents.normalizers import ObservationNormalizer
+from rlpyt.agents.policy_gradient import PolicyGradientAgent
+from rlpyt.build import ModelFactory, build
+from rlpyt.distributions import for_action
+from rlpyt.envs.make import describe, make
+from rlpyt.envs.options import EnvOptions
+from rlpyt.envs.saved_spaces import decode, decode_spec, encode, encode_spec
+from rlpyt.envs.spec import EnvSpec, example
+from rlpyt.errors import UsageError
+from rlpyt.evaluation import Evaluation
+from rlpyt.flags import flags_of, replaced
+from rlpyt.folder import RunFolder
+from rlpyt.logging.displays import Mode
+from rlpyt.models.actor_critic import ActorCritic
+from rlpyt.policy import Policy, PolicyState
+from rlpyt.resolve import draw_seed
+from rlpyt.run import ALGORITHMS, Run
+from rlpyt.runner import Hooks
+from rlpyt.suggest import did_you_mean
+from rlpyt.training import resume, train
+
+Env = str | Callable[..., Any]
+
+
+class TrainedAgent:
+    """An agent, the run that trains it, and what it can do; made as `PPO(...)` or `A2C(...)`.
+
+    Args:
+        env: a Gymnasium id, module:Id, module:function, or a callable that makes an environment
+            (a class is one).
+        preset: whose settings to start from, such as "atari"; None goes by the environment.
+        model: makes the network for an `EnvSpec`, in place of `ActorCritic`.
+        **given: any option of a run by its flat name, such as seed=1, num_envs=16, lr=1e-3.
+    """
+
+    algo: ClassVar[str]
+
+    def __init__(
+        self,
+        env: Env,
+        *,
+        preset: str | None = None,
+        model: ModelFactory | None = None,
+        **given: Any,
+    ) -> None:
+        run = presets.choose(self.algo, _factory(env), preset)
+        self._set(with_options(run, given), model)
+
+    def learn(
+        self,
+        env_steps: int | None = None,
+        *,
+        reschedule: bool = True,
+        hooks: Hooks | None = None,
+        mode: Mode = "auto",
+    ) -> Self:
+        """Train for a number of environment steps, in a run folder of its own (`self.folder`).
+
+        Called again, the same run goes on for as many more: exactly from where it stopped, with
+        its schedules stretched over the new length.
+
+        Args:
+            env_steps: None is the preset's length, or what the run lacks of its own.
+            reschedule: False keeps schedules as they began; a linear one has ended at 0.
+            hooks: called after windows and evaluations.
+            mode: "quiet" shows nothing, "plain" never redraws.
+        """
+        if self._saved:
+            raise UsageError(
+                "a saved agent has neither optimizer nor schedules to learn on with; load its "
+                "run's folder, or start a run with init_from=that folder"
+            )
+        if self.folder is None:
+            if env_steps is not None:
+                self.run = with_options(self.run, {"env_steps": env_steps})
+            outcome = train(self.run, model=self._model, hooks=hooks, mode=mode)
+        else:
+            length = None if env_steps is None else self.env_steps + env_steps
+            outcome = resume(
+                self.folder,
+                env_steps=length,
+                reschedule=reschedule and length is not None,
+                model=self._model,
+                hooks=hooks,
+                mode=mode,
+            )
+        self.folder, self.run = outcome.folder, outcome.runner.run
+        self.env_steps = outcome.runner.episodes.env_steps
+        self._policy, self._weights = None, outcome.runner.parts.agent.state_dict()
+        return self
+
+    def evaluate(self, episodes: int = 20, *, stochastic: bool = False) -> Evaluation:
+        """Play episodes in environments of their own, from the same starts each time.
+
+        Args:
+            episodes: how many.
+            stochastic: take sampled actions instead of the most likely ones.
+        """
+        loop = {"eval_episodes": episodes, "eval_stochastic": stochastic}
+        parts = build(with_options(self.run, loop), model=self._model)
+        try:
+            parts.agent.load_state_dict(self._state())
+            return parts.evaluator.evaluate()
+        finally:
+            parts.close()
+
+    def predict(
+        self,
+        observation: Any,
+        state: PolicyState | None = None,
+        first: Any = None,
+        deterministic: bool = True,
+        *,
+        reward: Any = None,
+        mask: Any = None,
+    ) -> tuple[Any, PolicyState]:
+        """The action for an observation, or for a batch of them, and the state to hand back.
+
+        Args:
+            observation: in the environment's form; a batch has one more dimension in front.
+            state: what the call before returned; None begins an episode.
+            first: bool, or [B]: this observation begins an episode. None: where there is no state.
+            deterministic: the most likely action; otherwise a sampled one.
+            reward: what arrived with the observation, for agents that read it (with memory).
+            mask: of valid actions, where the environment gives it in its info.
+
+        Returns:
+            The action in the environment's form (a batch of dicts or tuples is a list), the state.
+        """
+        return self._acting().predict(
+            observation, state, first, deterministic, reward=reward, mask=mask
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write weights, normalizers, options and spaces to a folder: JSON and safetensors."""
+        spec, *spaces = self._spaces()
+        state = {
+            "agent": dict(self._state()),
+            "spaces": [encode(space) for space in spaces],
+            "spec": encode_spec(spec, self.run.env.float64_as),
+        }
+        checkpoint.write(Path(path), self.env_steps, state)
+        record = RunFolder(Path(path))
+        record.begin(self.run, {"seed": self.seed})
+        record.update(status="saved", env_steps=self.env_steps)
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, env: Env | None = None, **given: Any) -> Self:
+        """The agent of a run's folder, of one of its checkpoints, or of `save`.
+
+        Args:
+            path: a folder.
+            env: in place of the recorded one; a factory is recorded by its name alone.
+            **given: options to change, such as device="cuda".
+        """
+        agent = load(path, env=env, **given)
+        if not isinstance(agent, cls):
+            raise UsageError(
+                f"{path} holds an agent of {agent.algo}; use {type(agent).__name__}.load"
+            )
+        return agent
+
+    @property
+    def seed(self) -> int:
+        """The run's seed, drawn if it was not given."""
+        assert self.run.loop.seed is not None
+        return self.run.loop.seed
+
+    def _set(self, run: Run, model: ModelFactory | None = None) -> None:
+        self.run = with_options(run, {"seed": draw_seed(run)})
+        self.env_steps = 0
+        self.folder: Path | None = None
+        self._model = model
+        self._policy: Policy | None = None
+        self._weights: dict[str, Any] | None = None
+        self._saved: dict[str, Any] = {}
+
+    def _state(self) -> dict[str, Any]:
+        """The agent's weights and normalizers; new ones where nothing was learned yet."""
+        return self._weights or self._acting().agent.state_dict()
+
+    def _acting(self) -> Policy:
+        if self._policy is None:
+            spec, observation_space, action_space = self._spaces()
+            agent = self._make_agent(spec)
+            if self._weights is not None:
+                agent.load_state_dict(self._weights)
+            self._policy = Policy(agent, spec, observation_space, action_space, self.seed)
+        return self._policy
+
+    def _spaces(self) -> tuple[EnvSpec, Any, Any]:
+        if self._saved:
+            spaces = [decode(space) for space in self._saved["spaces"]]
+            return decode_spec(self._saved["spec"], *spaces), *spaces
+        env = make(self.run.env)
+        try:
+            return describe(env, self.run.env), env.observation_space, env.action_space
+        finally:
+            env.close()
+
+    def _make_agent(self, spec: EnvSpec) -> PolicyGradientAgent:
+        torch.manual_seed(noise.seed(self.seed, noise.INITIAL_WEIGHTS) >> 1)  # as a run begins
+        distribution = for_action(spec.action)
+        network: Any = (self._model or self._default_model)(spec)
+        normalize = self.run.algo.normalize_observation
+        normalizer = ObservationNormalizer(example(spec.observation)) if normalize else None
+        return PolicyGradientAgent(network, distribution, normalizer)
+
+    def _default_model(self, spec: EnvSpec) -> ActorCritic:
+        return ActorCritic(spec, for_action(spec.action), self.run.model)
+
+
+@final
+class PPO(TrainedAgent):
+    """Proximal policy optimization; the algorithm itself is in `algos/ppo.py`."""
+
+    algo = "ppo"
+
+
+@final
+class A2C(TrainedAgent):
+    """Advantage actor-critic; the algorithm itself is in `algos/a2c.py`."""
+
+    algo = "a2c"
+
+
+_CLASSES = {kind.algo: kind for kind in (PPO, A2C)}
+
+
+def load(
+    path: str | Path, *, env: Env | None = None, best: bool = False, **given: Any
+) -> TrainedAgent:
+    """The agent of a run's folder, of one of its checkpoints, or of `save`, whatever its algorithm.
+
+    Args:
+        path: a folder.
+        env: in place of the recorded one.
+        best: the checkpoint with the best evaluation; otherwise the newest.
+        **given: options to change; those that are None stay.
+    """
+    path = Path(path)
+    folder = path.parent.parent if path.parent.name == "checkpoints" else path
+    record, run = RunFolder(folder).read(), RunFolder(folder).run()
+    where = folder / "checkpoints" if folder == path and record["status"] != "saved" else path
+    if best:
+        where = checkpoint.best(folder / "checkpoints") or where
+    state, meta = checkpoint.load(where)
+    run = with_options(run, {"seed": record["seed"]})
+    if env is not None:
+        run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=_factory(env)))
+    agent = object.__new__(_CLASSES[record["algo"]])
+    agent._set(with_options(run, {name: x for name, x in given.items() if x is not None}))
+    agent.env_steps, agent._weights = meta["env_steps"], state["agent"]
+    if record["status"] == "saved":
+        agent._saved = {"spaces": state["spaces"], "spec": state["spec"]}
+    else:
+        agent.folder = folder
+    return agent
+
+
+def with_options(run: Run, given: dict[str, Any]) -> Run:
+    """The run with some of its options changed, by flat name or an accepted alias."""
+    known = {s[2:].replace("-", "_"): flag for flag in flags_of(run) for s in flag.spellings}
+    for hidden in ("preset", "schedule_steps_from"):
+        known.pop(hidden, None)
+    changes: dict[Any, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(f"{run.algo_name} has no option {name!r}{did_you_mean(name, known)}")
+        if known[name] in changes:
+            raise UsageError(f"{known[name].name} is given twice, once as {name}; give it once")
+        changes[known[name]] = tuple(value) if isinstance(value, list) else value
+    return replaced(run, changes)
+
+
+def _factory(env: Any) -> Any:
+    """What an environment is made from; one that is made already cannot be copied."""
+    if isinstance(env, str) or callable(env):
+        return env
+    spec = getattr(env, "spec", None)
+    name = repr(spec.id) if spec is not None else f"{type(env).__name__} itself"
+    raise UsageError(
+        f"env is one {type(env).__name__} that was made already, and a run needs several, its own "
+        f"to train in and others to evaluate in; pass {name}, or a function that makes one "
+        "(with num_envs=1, if no two can train side by side)"
+    )

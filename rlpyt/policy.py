@@ -1,0 +1,180 @@
+"""An agent outside of a run: it answers observations in the environment's own form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rlpyt.agents.policy_gradient import PolicyGradientAgent
+from rlpyt.arrays import as_arrays, as_tensors, to_device, tree_map, zeros
+from rlpyt.envs.spaces import action_reader, observation_writer
+from rlpyt.envs.spec import Composite, EnvSpec, Spec, example
+from rlpyt.errors import UsageError
+from rlpyt.rows import Inputs
+
+
+class PolicyState(NamedTuple):
+    """What `predict` needs of the calls before: hand it back, and look no further."""
+
+    memory: Any  # of the model, [B, ...]
+    action: Any  # the last one, as it is stored
+    frames: Any  # the last stacks of images, or ()
+
+
+class Policy:
+    """Predicts actions one call at a time.
+
+    Args:
+        agent: answers rows.
+        spec: what it observes and how it acts.
+        observation_space, action_space: the environment's own.
+        seed: of sampled actions.
+    """
+
+    def __init__(
+        self,
+        agent: PolicyGradientAgent,
+        spec: EnvSpec,
+        observation_space: Any,
+        action_space: Any,
+        seed: int,
+    ) -> None:
+        self.agent, self.spec = agent, spec
+        self._space = observation_space
+        self._write = observation_writer(observation_space, spec.observation)
+        self._read = action_reader(action_space, spec.action)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    @torch.inference_mode()
+    def predict(
+        self,
+        observation: Any,
+        state: PolicyState | None = None,
+        first: Any = None,
+        deterministic: bool = True,
+        *,
+        reward: Any = None,
+        mask: Any = None,
+    ) -> tuple[Any, PolicyState]:
+        """The answer to an observation, or to a batch of them."""
+        single = _extra_dims(self._space, self.spec.observation, observation) == 0
+        values = [observation] if single else _split(self._space, observation)
+        size = len(values)
+        stored = zeros(example(self.spec.observation), (size,))
+        for b, value in enumerate(values):
+            self._write(stored, b, value)
+        begins = np.empty(size, np.bool_)
+        begins[:] = state is None if first is None else first
+        state = state or self._initial(size)
+        observed = frames = as_tensors(stored)
+        if self.spec.frame_stack > 1:
+            observed = frames = tree_map(_stacker(begins), observed, state.frames)
+        inputs = self._inputs(observed, begins, state.action, reward, mask, values)
+        action, _, memory = self.agent.act(
+            inputs, state.memory, None if deterministic else self._noise(size)
+        )
+        action = to_device(action, "cpu")
+        answers = list(self._read(as_arrays(action)))
+        after = PolicyState(memory, action, frames if self.spec.frame_stack > 1 else ())
+        return (answers[0] if single else _joined(answers)), after
+
+    def _initial(self, size: int) -> PolicyState:
+        frames: Any = ()
+        if self.spec.frame_stack > 1:
+            k = self.spec.frame_stack
+            rows = as_tensors(zeros(example(self.spec.observation), (size,)))
+            frames = tree_map(
+                lambda x: x[:, None].repeat(1, k, *[1] * (x.ndim - 1)) if _is_image(x) else x, rows
+            )
+        action = as_tensors(zeros(example(self.spec.action), (size,)))
+        return PolicyState(self.agent.model.initial_state(size), action, frames)
+
+    def _inputs(
+        self, observation: Any, first: np.ndarray, action: Any, reward: Any, mask: Any, values: list
+    ) -> Inputs:
+        size, reads = len(first), self.agent.model.reads
+        rewards = None
+        if "reward" in reads:
+            if reward is None and not first.all():
+                raise UsageError(
+                    "this agent reads the reward that arrived with an observation; give it: "
+                    "predict(observation, state, reward=reward)"
+                )
+            rewards = torch.zeros(size)
+            rewards[:] = torch.as_tensor(0.0 if reward is None else reward, dtype=torch.float32)
+            rewards[torch.from_numpy(first)] = 0.0
+        return Inputs(
+            observation=observation,
+            reward=rewards,
+            first=torch.from_numpy(first) if "first" in reads else None,
+            previous_action=action if "previous_action" in reads else None,
+            mask=self._mask(mask, values),
+        )
+
+    def _mask(self, mask: Any, values: list[Any]) -> torch.Tensor | None:
+        if self.spec.mask is None:
+            return None
+        if self.spec.mask == "observation":
+            mask = np.stack([np.asarray(value["action_mask"], np.bool_).ravel() for value in values])
+        if mask is None:
+            return torch.ones((len(values), self.spec.mask_size), dtype=torch.bool)
+        return torch.from_numpy(np.asarray(mask, np.bool_).reshape(len(values), -1))
+
+    def _noise(self, size: int) -> torch.Tensor:
+        """[B, uniforms + normals], drawn here."""
+        distribution = self.agent.distribution
+        uniforms = torch.rand((size, distribution.uniforms), generator=self._generator)
+        normals = torch.randn((size, distribution.normals), generator=self._generator)
+        return torch.cat((uniforms, normals), -1)
+
+
+def _stacker(first: np.ndarray) -> Any:
+    began = torch.from_numpy(first)
+
+    def stack(frame: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        """Stacks [B, k, *frame] with the new frame last; zero before an episode's start."""
+        if not _is_image(frame):
+            return frame
+        older = before[:, 1:].clone()
+        older[began] = 0
+        return torch.cat((older, frame[:, None]), 1)
+
+    return stack
+
+
+def _is_image(batch: torch.Tensor) -> bool:
+    """Whether a leaf [B, ...] is one of those that are stacked (`envs.spec.Box.image`)."""
+    return batch.dtype == torch.uint8 and batch.ndim in (3, 4)
+
+
+def _extra_dims(space: Any, spec: Spec, value: Any) -> int:
+    """Leading dimensions of an observation: 0 for one, 1 for a batch."""
+    while isinstance(spec, Composite):
+        if not spec.parts:
+            return 0
+        space, value, spec = space[spec.keys[0]], value[spec.keys[0]], spec.parts[0]
+    extra = np.ndim(value) - len(space.shape)
+    if extra not in (0, 1):
+        raise UsageError(
+            f"an observation of shape {np.shape(value)} is neither one of shape {space.shape} nor "
+            "a batch of such"
+        )
+    return extra
+
+
+def _split(space: Any, batch: Any) -> list[Any]:
+    """The observations of a batch: a dict or tuple of batches becomes many dicts or tuples."""
+    if isinstance(batch, Mapping):
+        parts = {key: _split(space[key], batch[key]) for key in space}
+        return [dict(zip(parts, one, strict=True)) for one in zip(*parts.values(), strict=True)]
+    if isinstance(batch, tuple) and not space.shape and len(batch) == len(getattr(space, "spaces", ())):
+        return list(zip(*(_split(space[i], part) for i, part in enumerate(batch)), strict=True))
+    return list(np.asarray(batch))
+
+
+def _joined(answers: list[Any]) -> Any:
+    """Arrays and numbers as one array [B, ...]; dicts and tuples as a list."""
+    return answers if isinstance(answers[0], dict | tuple) else np.stack(answers)

@@ -1,0 +1,356 @@
+"""The ring: a long, time-major storage of rows that is read while more rows are written into it.
+
+Row n of a column lies in slot n mod S. Columns that advance together are a block; each has one
+writer and two counters, on cache lines of their own, which only that writer stores to:
+
+    reserved   rows from here on are not under the pen; always more than `answered`
+    answered   rows before this one are complete
+
+A writer announces a window before it overwrites anything, and publishes it when all is written:
+
+    reserved = a + T + 1 (the row in flight counts);  fence;  rows;  fence;  answered = a + T
+
+A reader never waits and takes no lock. It loads answered, then reserved, chooses rows that both
+allow, copies them, loads reserved again, and gives up what the writer reached meanwhile. A writer
+killed at any point leaves `reserved` ahead, which costs readers at most T + 1 of the oldest rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from rlpyt.arrays import as_arrays, as_tensors, tree_leaves, tree_map, zeros
+from rlpyt.errors import UsageError
+from rlpyt.rows import Inputs, Row, Slot, Window, _is_image, stack_frames
+
+RESERVED, ANSWERED = 0, 1  # the counters of a block
+MARGIN = 4  # windows that a writer may advance while a reader copies
+VIEWS_KEPT = 4096  # slots whose views are kept, 5 KB each; a longer ring makes them anew
+ROUNDS = 1000  # of drawing again: if 1 row in 16 is live, one item in 1e28 needs more
+
+_STORES_IN_ORDER = platform.machine() in ("x86_64", "AMD64")
+
+
+def fence() -> None:
+    """Let every load and store before it happen before every one after it.
+
+    x86-64 keeps the order of stores and that of loads by itself. Elsewhere: what stands before a
+    lock may move into it, and so may what stands behind, but nothing leaves one for the other.
+    """
+    if not _STORES_IN_ORDER:
+        lock = Lock()  # new each time: one that another thread holds during a fork stays held
+        with lock:
+            pass
+        with lock:
+            pass
+
+
+class Ring:
+    """Rows [S, B] of which the last `capacity` answered ones of each column can be read.
+
+    Args:
+        example: one row without leading dimensions.
+        capacity, num_envs: C, counted in rows of a column, and B.
+        horizon: T, the most rows of one window.
+        reads, frame_stack, state: as a Window takes them.
+        state_interval: the state is kept at every k-th row; items begin at such rows only.
+        blocks: into how many blocks the columns are cut; sizes differ by at most one.
+        asynchronous: rows are read while others are written.
+        shared: in memory that processes forked later see too.
+    """
+
+    def __init__(
+        self,
+        example: Row,
+        capacity: int,
+        num_envs: int,
+        horizon: int,
+        *,
+        reads: frozenset[str] = frozenset({"observation"}),
+        frame_stack: int = 1,
+        state: Any = (),
+        state_interval: int = 1,
+        blocks: int = 1,
+        asynchronous: bool = False,
+        shared: bool = False,
+    ) -> None:
+        self.history = max(frame_stack - 1, 1)  # H, rows that are read before an item's first
+        least = max(horizon, self.history + 1)
+        if capacity < least:
+            raise UsageError(
+                f"a replay of {capacity} rows for each of {num_envs} environments cannot hold a "
+                f"window of {horizon} rows, or a row and the {self.history} before it that it is "
+                f"read with; choose a capacity of at least {least * num_envs} rows"
+            )
+        if not 1 <= blocks <= num_envs:
+            raise UsageError(f"{blocks} blocks of {num_envs} environments; choose 1 to {num_envs}")
+        self.capacity, self.num_envs, self.horizon = capacity, num_envs, horizon
+        self.reads, self.frame_stack, self.state_interval = reads, frame_stack, state_interval
+        self.margin = MARGIN * horizon if asynchronous else 0
+        needed = capacity + 1 + (horizon + self.margin if asynchronous else 0)
+        num_states = -(-needed // state_interval)
+        self.num_slots = num_states * state_interval  # S
+        self.overtaken = 0  # items given up because the writer reached them
+        self.rows: Row = zeros(example, (self.num_slots, num_envs), shared=shared)
+        one_state = tree_map(lambda x: x[0], as_arrays(state))
+        self.states = zeros(one_state, (num_states, num_envs), shared=shared)
+        line = np.zeros(8, np.int64)  # 64 bytes, of which a counter is the first 8
+        self._counters: np.ndarray = zeros(line, (2, blocks), shared=shared)[..., 0]
+        self._counters[RESERVED] = 1  # row 0 is in flight before any is answered
+        self._sizes = np.array(
+            [num_envs // blocks + (i < num_envs % blocks) for i in range(blocks)]
+        )
+        self._begins = np.cumsum(self._sizes) - self._sizes
+        self._block_of = np.repeat(np.arange(blocks), self._sizes)  # [B]
+        self._example, self._state = example, state
+        columns = zip(self._begins.tolist(), self._sizes.tolist(), strict=True)
+        self.blocks = [
+            Block(self, self._counters[:, i], slice(b, b + n)) for i, (b, n) in enumerate(columns)
+        ]
+
+    def window(self, items: int, length: int) -> Window:
+        """Private memory for items of `length` rows (2 or more): column i holds item i."""
+        state = tree_map(lambda x: x[:1].expand(items, *x.shape[1:]), self._state)
+        reads, k = self.reads, self.frame_stack
+        return Window(self._example, length - 1, items, reads=reads, frame_stack=k, state=state)
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Per block lo and answered: rows [p, q] can be read where p >= lo and q < answered."""
+        answered = self._counters[ANSWERED].copy()
+        fence()
+        reserved = self._counters[RESERVED].copy()
+        lo = np.maximum(reserved - self.num_slots + self.margin, answered - self.capacity)
+        return lo, answered
+
+    def starts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Per block the first usable start of an item, and how many there are: first + i * k."""
+        k, (lo, answered) = self.state_interval, self.bounds()
+        first = -(-np.maximum(lo + self.history, 0) // k) * k
+        return first, np.maximum((answered - length - first) // k + 1, 0)
+
+    def choose(
+        self, items: int, length: int, generator: np.random.Generator, trained: range = range(1)
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw items, every usable start of every column with the same probability.
+
+        Args:
+            items: N.
+            length: L; an item is the rows start .. start + L - 1.
+            trained: rows of an item, counted from its start; one of them at least is live.
+
+        Returns:
+            [N] starts, as absolute rows; [N] columns.
+        """
+        first, counts = self.starts(length)
+        ends = np.cumsum(counts * self._sizes)
+        if not ends[-1]:
+            raise RuntimeError(f"no {length} rows of one environment can be read; collect more")
+        starts, columns = np.zeros((2, items), np.int64)
+        dead = np.arange(items)
+        for _ in range(ROUNDS):
+            drawn = generator.integers(ends[-1], size=len(dead))
+            block = np.searchsorted(ends, drawn, side="right")
+            row, column = np.divmod(ends[block] - 1 - drawn, self._sizes[block])
+            starts[dead] = first[block] + row * self.state_interval
+            columns[dead] = self._begins[block] + column
+            at = (starts[dead] + np.array(trained)[:, None]) % self.num_slots, columns[dead]
+            dead = dead[(self.rows.terminated[at] | self.rows.truncated[at]).all(0)]
+            if not len(dead):
+                return starts, columns
+        raise RuntimeError(f"{ends[-1]} items can be read, but hardly one has a row that is live")
+
+    def gather(
+        self, window: Window, starts: np.ndarray, columns: np.ndarray, items: Any = None
+    ) -> np.ndarray:
+        """Copy items, their history and the states at their starts into a `window()`.
+
+        Args:
+            starts, columns: [N] as they were chosen.
+            items: [N] columns of the window that are written; None: all.
+
+        Returns:
+            [N] False where the writer came too close meanwhile: draw that item again.
+        """
+        begin = starts - self.history
+        rows = begin + np.arange(self.history + window.horizon + 1)[:, None]
+        copy_rows = _copy(rows % self.num_slots * self.num_envs + columns, items)
+        tree_map(copy_rows, self.rows, window._storage)
+        kept = starts[None] % self.num_slots // self.state_interval
+        tree_map(_copy(kept * self.num_envs + columns, items), self.states, window.states)
+        fence()
+        reserved = self._counters[RESERVED].copy()
+        whole = begin >= reserved[self._block_of[columns]] - self.num_slots
+        self.overtaken += len(whole) - int(whole.sum())
+        return whole
+
+    def draw(
+        self, window: Window, generator: np.random.Generator, trained: range = range(1)
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fill a `window()` with items drawn uniformly; returns their starts and columns, [N]."""
+        length = window.horizon + 1
+        starts, columns = self.choose(window.num_envs, length, generator, trained)
+        lost = np.flatnonzero(~self.gather(window, starts, columns))
+        while len(lost):
+            starts[lost], columns[lost] = self.choose(len(lost), length, generator, trained)
+            lost = lost[~self.gather(window, starts[lost], columns[lost], lost)]
+        return starts, columns
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Per block copies of rows lo .. a, of which a = answered is in flight, and kept states.
+
+        No writer is at work.
+        """
+        parts = []
+        for block, lo in zip(self.blocks, self.bounds()[0].tolist(), strict=True):
+            a = block.answered
+            slots, kept = self._places(lo, a)
+            states = tree_map(lambda x, at=kept: x[at], as_arrays(block.states))
+            parts.append({"lo": lo, "answered": a, "rows": block.rows[slots], "states": states})
+        return parts
+
+    def restore(self, saved: Sequence[dict[str, Any]]) -> None:
+        """Take up a snapshot, or what a ring of less capacity can hold of it."""
+        sizes = [tree_leaves(part["rows"])[0].shape[1] for part in saved]
+        if sizes != self._sizes.tolist():
+            raise UsageError(
+                f"the saved replay has blocks of {sizes} environments, this one of "
+                f"{self._sizes.tolist()}; resume with as many environments and workers"
+            )
+        for block, part in zip(self.blocks, saved, strict=True):
+            a = int(part["answered"])
+            lo = max(int(part["lo"]), a - self.capacity)
+            slots, kept = self._places(lo, a)
+            tree_map(_write_last(slots), block.rows, part["rows"])
+            tree_map(_write_last(kept), as_arrays(block.states), part["states"])
+            ahead = lo + self.num_slots - self.margin  # so that nothing before lo is read
+            block._counters[:] = max(a + 1, ahead), a
+
+    def _places(self, lo: int, a: int) -> tuple[np.ndarray, np.ndarray]:
+        """Slots of rows lo .. a, and of the states kept of rows lo .. a-1; rows begin with 0."""
+        k, lo = self.state_interval, max(lo, 0)
+        kept = np.arange(-(-lo // k), -(-a // k)) % (self.num_slots // k)
+        return np.arange(lo, a + 1) % self.num_slots, kept
+
+
+class Block:
+    """Columns of a ring that advance together, for the one process that writes them.
+
+    Rows are named by their absolute number n.
+    """
+
+    def __init__(self, ring: Ring, counters: np.ndarray, columns: slice) -> None:
+        self.ring, self.columns = ring, columns
+        self.rows: Row = ring.rows[:, columns]  # numpy, [S, b, ...]
+        self.states = as_tensors(tree_map(lambda x: x[:, columns], ring.states))  # [S / k, b, ...]
+        self._counters = counters
+        self._tensors: Row = as_tensors(self.rows)
+        self._view = functools.lru_cache(VIEWS_KEPT)(self._make_view)
+
+        def stack(x: np.ndarray) -> np.ndarray | None:
+            if ring.frame_stack == 1 or not _is_image(x):
+                return None  # the leaf itself is read
+            return np.zeros((1, x.shape[1], ring.frame_stack, *x.shape[2:]), x.dtype)
+
+        self._stacks = tree_map(stack, self.rows.observation)
+
+    @property
+    def answered(self) -> int:
+        return int(self._counters[ANSWERED])
+
+    @property
+    def reserved(self) -> int:
+        return int(self._counters[RESERVED])
+
+    def begin(self, reset: Callable[[Row], None]) -> int:
+        """Let a new writer's environments write row a = answered; returns a.
+
+        What the writer before it (killed, or of the run that is resumed) left unanswered is lost.
+        An episode that was still going on is cut: row a says so, and `answer` ends it.
+        """
+        a = self.answered
+        row = self.at(a).row
+        reset(row)
+        row.cut[:] = ~self.at(a - 1).row.last if a else False
+        return a
+
+    def reserve(self, horizon: int) -> int:
+        """Announce that rows a .. a+T-1 will be answered and row a+T will arrive; returns a."""
+        if horizon > self.ring.horizon:
+            raise ValueError(f"a window of {horizon} rows; this ring's have {self.ring.horizon}")
+        a = self.answered
+        self._counters[RESERVED] = max(self.reserved, a + horizon + 1)  # more: of a killed writer
+        fence()
+        return a
+
+    def answer(self, horizon: int) -> None:
+        """Publish the window, whose T rows are all answered."""
+        a = self.answered
+        if a + horizon >= self.reserved:
+            raise RuntimeError(f"row {a + horizon} is in flight but was not reserved")
+        if a:  # not earlier: a writer that dies before this leaves the cut to the next one
+            self.at(a - 1).row.truncated[self.at(a).row.cut] = True
+        fence()
+        self._counters[ANSWERED] = a + horizon
+
+    def at(self, n: int) -> Slot:
+        """Row n, [b, ...]: as arrays for the environments, as tensors for the answer."""
+        return self._view(n % self.ring.num_slots)[0]
+
+    def acting_inputs(self, n: int) -> Inputs:
+        """What the agent reads at row n, tensors [b, ...]; stacks are valid until the next call."""
+        s, k = n % self.ring.num_slots, self.ring.frame_stack
+        if k > 1:  # a view, or across the seam a copy
+            back: Any = slice(s - k + 1, s + 1) if s >= k - 1 else np.arange(s - k + 1, s + 1)
+            first = self.rows.first[back]
+            tree_map(
+                lambda x, out: None if out is None else stack_frames(x[back], first, k, k - 1, out),
+                self.rows.observation,
+                self._stacks,
+            )
+        return self._view(s)[1]
+
+    def kept_state(self, n: int) -> Any:
+        """The state as fed at row n, a multiple of the state interval; a view, [b, ...]."""
+        s = n % self.ring.num_slots // self.ring.state_interval
+        return tree_map(lambda x: x[s], self.states)
+
+    def _make_view(self, s: int) -> tuple[Slot, Inputs]:
+        row, reads = self._tensors[s], self.ring.reads
+        inputs = Inputs(
+            observation=tree_map(
+                lambda x, stack: x if stack is None else as_tensors(stack[0]),
+                row.observation,
+                self._stacks,
+            ),
+            reward=row.reward if "reward" in reads else None,
+            first=row.first if "first" in reads else None,
+            previous_action=self._tensors.action[s - 1] if "previous_action" in reads else None,
+            mask=row.mask,
+        )
+        return Slot(self.rows[s], row), inputs
+
+
+def _copy(at: np.ndarray, items: np.ndarray | None) -> Callable[[np.ndarray, Any], None]:
+    """Copies rows `at` [n, N] of [S * B, ...] into the columns `items` of [n, M, ...]."""
+
+    def copy(storage: np.ndarray, out: Any) -> None:
+        flat, out = storage.reshape(-1, *storage.shape[2:]), np.asarray(out)
+        if items is None:
+            np.take(flat, at, 0, out, "clip")  # none is outside; "raise" would copy twice
+        else:
+            out[:, items] = flat[at]
+
+    return copy
+
+
+def _write_last(at: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
+    def write(storage: np.ndarray, values: np.ndarray) -> None:
+        storage[at] = values[len(values) - len(at) :]
+
+    return write

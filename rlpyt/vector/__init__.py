@@ -1,0 +1,1 @@
+"""Where environments step: here, or in a pool of another library."""

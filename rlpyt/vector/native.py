@@ -1,0 +1,160 @@
+"""Environments that step together in a pool of another library, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Discrete
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+
+from rlpyt.envs.make import MASK
+from rlpyt.envs.spaces import action_reader, observation_writer
+from rlpyt.envs.spec import Box, EnvSpec
+from rlpyt.errors import EnvironmentFault
+from rlpyt.noise import ResetSeeds
+from rlpyt.rows import Row
+from rlpyt.vector.pools import Infos, Pool
+
+
+class NativeEnvironments:
+    """A pool behind `reset`, `send` and `recv`.
+
+    Pools have no state that could be saved: a resumed run cuts the episodes that were open, and
+    `exact` says so.
+
+    Args:
+        pool: see `pool_for` and AtariPool.
+        spec: what the environments observe and how they act.
+        seeds: gives the seed of reset k of a column. Only resets that start a run are seeded; the
+            later ones are the pool's own.
+    """
+
+    exact = False
+
+    def __init__(self, pool: Pool, spec: EnvSpec, seeds: ResetSeeds) -> None:
+        self.spec, self.num_envs = spec, pool.num_envs
+        self.ended: list[tuple[int, dict[str, float]]] = []  # numbers of ended episodes' infos
+        self._pool, self._seeds = pool, seeds
+        self._starts = 0  # times that all columns were reset
+        self._cut: np.ndarray | None = None  # [B]; after a restore, until the next send
+        self._last = np.zeros(pool.num_envs, np.bool_)  # of the row that was sent
+        self._batched = batch_space(pool.observation_space, pool.num_envs)
+        self._write = observation_writer(pool.observation_space, spec.observation)
+        self._read = action_reader(pool.action_space, spec.action)
+
+    def reset(self, row: Row) -> None:
+        """Write the first observation of every column into `row`."""
+        self._starts = 0
+        self._start(row, np.zeros(self.num_envs, np.bool_))
+
+    def send(self, row: Row, next_row: Row) -> None:
+        """Have `row.action` executed where the row is not last; the others are reset."""
+        if self._cut is not None:
+            return
+        self._last = row.last
+        self._pool.send(self._batch(self._read(row.action)), self._last)
+
+    def recv(self, row: Row) -> None:
+        """Wait for what was sent for, and write it into `row`."""
+        if self._cut is not None:
+            self._start(row, self._cut)
+            self._cut = None
+            return
+        observation, reward, terminated, truncated, infos = self._pool.recv()
+        last, ended = self._last, terminated | truncated
+        if (last & ended).any():
+            raise EnvironmentFault(
+                f"environment {int((last & ended).argmax())} of {self.num_envs} ({self.spec.id}) "
+                "ended an episode in the step that resets it; its pool does not reset in the step "
+                "after an episode's end"
+            )
+        row.reward[:] = np.where(last, 0, reward)
+        row.terminated[:], row.truncated[:] = terminated, truncated
+        row.first[:], row.cut[:] = last, False
+        self._arrived(row, observation, infos)
+        if infos and ended.any():
+            self.ended.extend((b, _numbers(infos, b)) for b in np.flatnonzero(ended).tolist())
+
+    def snapshot(self) -> dict[str, Any]:
+        """How often all columns were reset, so that the next time begins other episodes."""
+        return {"starts": np.array(self._starts)}
+
+    def restore(self, state: dict[str, Any], row: Row) -> list[int]:
+        """Cut every open episode: `row` becomes its last, and the row after begins another.
+
+        Returns:
+            The columns that were cut.
+        """
+        self._starts = int(state["starts"])
+        self._cut = cut = ~row.last
+        row.truncated[cut] = True
+        return np.flatnonzero(cut).tolist()
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _start(self, row: Row, cut: np.ndarray) -> None:
+        """Reset all columns; the episodes before were cut where `cut` [B]."""
+        seeds = [self._seeds(b, self._starts) for b in range(self.num_envs)]
+        self._starts += 1
+        observation, infos = self._pool.reset(seeds)
+        row.reward[:] = 0
+        row.terminated[:] = row.truncated[:] = False
+        row.first[:], row.cut[:] = True, cut
+        self._arrived(row, observation, infos)
+
+    def _batch(self, actions: list[Any]) -> Any:
+        """B actions as the pool takes them: arrays [B, ...] in the form of the action space."""
+        space = self._pool.action_space
+        if isinstance(space, Discrete):
+            return np.array(actions, space.dtype)
+        return concatenate(space, actions, create_empty_array(space, self.num_envs))
+
+    def _arrived(self, row: Row, observation: Any, infos: Infos) -> None:
+        spec, n = self.spec, self.num_envs
+        storage = row.observation
+        if (
+            isinstance(spec.observation, Box)
+            and isinstance(observation, np.ndarray)
+            and observation.dtype == self._pool.observation_space.dtype
+            and observation.shape == storage.shape
+        ):
+            storage[:] = observation
+        else:
+            for b, value in enumerate(iterate(self._batched, observation)):
+                self._write(storage, b, value)
+        if spec.mask is not None:
+            source = observation if spec.mask == "observation" else infos
+            row.mask[:] = True
+            for b, mask in _present(source, MASK, n):
+                row.mask[b] = np.asarray(mask, np.bool_).ravel()
+        for name in spec.env_info:
+            row.env_info[name][:] = np.nan
+            for b, value in _present(infos, name, n):
+                row.env_info[name][b] = value
+
+
+def _present(source: Any, name: str, n: int) -> Iterator[tuple[int, Any]]:
+    """(column, value) of those that have a value of this name."""
+    values = source.get(name)
+    if values is None:
+        return
+    present = source.get(f"_{name}")
+    for b in range(n):
+        if present is None or present[b]:
+            yield b, values[b]
+
+
+def _numbers(infos: Infos, b: int) -> dict[str, float]:
+    """Column b's numeric scalars; text, arrays and None are left out."""
+    return {
+        name: float(values[b])
+        for name, values in infos.items()
+        if isinstance(values, np.ndarray)
+        and values.ndim == 1
+        and values.dtype.kind in "biuf"
+        and not name.startswith("_")
+        and (f"_{name}" not in infos or infos[f"_{name}"][b])
+    }

@@ -1,0 +1,151 @@
+"""rlpyt train and resume from the outside: what they print, write and return."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlpyt.cli import main
+
+SHORT = ["--env", "CartPole-v1", "--seed", "1", "--env-steps", "2k", "--eval-episodes", "2"]
+FIELDS = {"run_dir", "algo", "env", "seed", "env_steps", "updates", "seconds", "status"}
+FIELDS |= {"steps_per_second", "train_return", "eval_return", "eval_episodes"}
+
+
+def the_run() -> Path:
+    (found,) = Path("runs").iterdir()
+    return found
+
+
+def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "rlpyt", *arguments]
+    return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, **more)  # type: ignore
+
+
+def test_json_is_one_object_alone_on_stdout(capfd):
+    assert main(["train", "ppo", *SHORT, "--json"]) == 0
+    out, err = capfd.readouterr()
+    outcome = json.loads(out)
+    assert set(outcome) >= FIELDS
+    assert outcome["env_steps"] >= 2000
+    assert outcome["eval_episodes"] == 2
+    assert "preset ppo/classic" in err
+
+
+def test_a_run_can_be_evaluated_filmed_and_resumed(capsys):
+    assert main(["train", "a2c", *SHORT, "--json"]) == 0
+    trained = json.loads(capsys.readouterr().out)
+    run = str(the_run())
+    assert main(["eval", run, "--episodes", "2", "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["eval_return"] == trained["eval_return"]  # the run's own starts
+    assert outcome["env_steps"] == trained["env_steps"]
+    assert main(["enjoy", run, "--episodes", "1", "--stochastic", "--best"]) == 0
+    assert main(["eval", run, "--episodes", "1", "--video-path", "a.gif"]) == 0
+    assert Path("a.gif").stat().st_size > 1000
+    assert main(["resume", run]) == 2
+    assert "has finished" in capsys.readouterr().err
+    assert main(["resume", run, "--reschedule"]) == 2
+    assert main(["resume", run, "--env-steps", "3k", "--reschedule", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["env_steps"] >= 3000
+
+
+def test_other_versions_are_refused_unless_forced(capsys):
+    assert main(["train", "a2c", *SHORT, "--quiet"]) == 0
+    file = the_run() / "run.json"
+    record = json.loads(file.read_text())
+    record["versions"]["torch"] = "1.0"
+    file.write_text(json.dumps(record))
+    again = ["resume", str(the_run()), "--env-steps", "3k", "--quiet"]
+    assert main(again) == 2
+    assert "torch 1.0 ->" in capsys.readouterr().err
+    assert main([*again, "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "ppo", "--env", "CartPol-v1"], "did you mean CartPole-v1"),
+        (["train", "ppo", "--env", "CartPole-v1", "--runs", "/proc/x"], "--runs"),
+        (["train", "ppo", "--env", "CartPole-v1", "--device", "cuda:99"], "device=cuda:99"),
+        (["train", "ppo", "--env", "CartPole-v1", "--protocol", "dopamine"], "is for Atari"),
+        (["eval", "nowhere"], "is no run"),
+        (["resume", "nowhere"], "is no run"),
+        (["plot", "nowhere"], "does not exist"),
+        (["trian"], "did you mean train?"),
+        (["envs", "cartpol-v9"], "did you mean CartPole"),
+        (["presets", "ppo/atri"], "did you mean ppo/atari?"),
+        (["check-env", "CartPol-v1"], "did you mean CartPole-v1"),
+        (["eval", ".", "--episodes", "0"], "must be at least 1"),
+    ],
+)
+def test_mistakes_exit_with_2_and_one_message(arguments, message, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "status"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "terminated")],
+)
+def test_a_stopped_run_is_saved_and_says_how_to_go_on(number, code, status):
+    process = start("train", "ppo", "--env", "CartPole-v1", "--env-steps", "10M", "--seed", "1")
+    deadline = time.monotonic() + 60
+    while not list(Path().glob("runs/*/progress.csv")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert f"rlpyt resume {the_run()}" in out
+    assert json.loads((the_run() / "run.json").read_text())["status"] == status
+    assert list((the_run() / "checkpoints").iterdir())
+    assert out.count("\n") < 30
+
+
+def test_training_outlives_who_reads_its_output():
+    process = start("train", "ppo", *SHORT)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert json.loads((the_run() / "run.json").read_text())["status"] == "finished"
+
+
+def test_a_list_may_be_cut_by_head():
+    command = f"{sys.executable} -m rlpyt envs | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+
+
+def test_home_display_and_terminal_are_not_needed():
+    bare = {"PATH": os.environ["PATH"], "HOME": "/proc/nowhere", "TERM": "dumb"}
+    bare |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    process = start("train", "a2c", *SHORT, env=bare, stdin=subprocess.DEVNULL)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "eval" in out
+
+
+def test_profile_says_where_the_time_went(capsys):
+    assert main(["train", "a2c", *SHORT, "--quiet", "--profile"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("profile")
+    assert "learn" in lines[0]
+    assert "env" in lines[0]
+    assert 5 < len(lines) < 15
+
+
+def test_frames_are_counted_by_the_protocol(capsys):
+    pytest.importorskip("ale_py")
+    from rlpyt.cli.train import parse
+
+    run, _ = parse(["ppo", "--env", "ALE/Pong-v5", "--total-frames", "200M"])
+    assert run.loop.env_steps == 50_000_000

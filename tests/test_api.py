@@ -1,0 +1,195 @@
+"""The facade: a run in a line, and an agent that answers the environment's own observations."""
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import rlpyt
+from rlpyt import A2C, PPO, UsageError
+from rlpyt.api import load
+from tests.toys import CountEnv
+
+SHORT = {"seed": 1, "env_steps": 600, "eval_episodes": 2, "num_envs": 2, "horizon": 16}
+
+
+def short(kind=A2C, env="CartPole-v1", **options):
+    return kind(env, **{**SHORT, **options}).learn(mode="quiet")
+
+
+def test_names_are_imported_when_asked_for():
+    for name in rlpyt.__all__:
+        assert getattr(rlpyt, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'PPQ'"):
+        _ = rlpyt.PPQ
+
+
+def test_learn_returns_the_agent_and_evaluation_repeats():
+    agent = A2C("CartPole-v1", seed=1, eval_episodes=3)
+    assert agent.learn(500, mode="quiet") is agent
+    assert agent.env_steps >= 500
+    first, second = agent.evaluate(episodes=3), agent.evaluate(episodes=3)
+    assert np.array_equal(first.returns, second.returns)
+    assert len(first.returns) == 3
+
+
+def test_learning_again_goes_on_with_the_same_run():
+    agent = short()
+    folder, done = agent.folder, agent.env_steps
+    agent.learn(500, mode="quiet")
+    assert agent.folder == folder
+    assert agent.env_steps >= done + 500
+
+
+def test_options_are_given_flat_and_by_any_accepted_name():
+    agent = PPO("CartPole-v1", learning_rate=0.5, n_envs=3, hidden_sizes=[8], memory="gru")
+    assert (agent.run.algo.lr, agent.run.env.num_envs) == (0.5, 3)
+    assert agent.run.model.hidden_sizes == (8,)
+    assert agent.run.preset == "ppo/classic"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lerning_rate": 1}, r"no option 'lerning_rate'; did you mean learning_rate\?"),
+        ({"lr": 1, "learning_rate": 1}, "given twice"),
+        ({"optimizer": "adam"}, "ppo has no option 'optimizer'"),
+        ({"preset": "clasic"}, r"did you mean classic\?"),
+        ({"num_envs": 0}, "at least 1"),
+    ],
+)
+def test_a_wrong_option_is_said_with_the_nearest(options, message):
+    with pytest.raises(UsageError, match=message):
+        PPO("CartPole-v1", **options)
+
+
+@pytest.mark.parametrize("env", [CountEnv, lambda: CountEnv(7)])
+def test_an_environment_may_be_a_class_or_a_function(env):
+    agent = short(env=env)
+    assert agent.evaluate(episodes=2).lengths.min() >= 5
+
+
+def test_one_environment_cannot_be_copied():
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises(UsageError, match="made already.*pass 'CartPole-v1', or a function"):
+        PPO(env)
+    env.close()
+
+
+def test_predict_answers_one_or_many_in_the_environments_form():
+    agent = PPO("Pendulum-v1", seed=1)
+    env = gymnasium.make("Pendulum-v1")
+    observation, _ = env.reset(seed=0)
+    action, state = agent.predict(observation)
+    assert env.action_space.contains(action)
+    batch, _ = agent.predict(np.stack([observation, observation]))
+    assert batch.shape == (2, 1)
+    assert np.allclose(batch[0], action, atol=1e-6)
+    sampled = [agent.predict(observation, deterministic=False)[0] for _ in range(3)]
+    assert len({float(x[0]) for x in sampled}) == 3
+    again, _ = agent.predict(observation, state)
+    assert np.array_equal(again, action)  # without memory the state changes nothing
+    with pytest.raises(UsageError, match="neither one of shape"):
+        agent.predict(np.zeros((2, 2, 3)))
+    env.close()
+
+
+def test_predict_plays_what_evaluation_plays():
+    agent = short(PPO, memory="lstm", read_previous=False, horizon=16, minibatch_size=32)
+    returns = agent.evaluate(episodes=1).returns
+    from rlpyt import noise
+
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=noise.ResetSeeds(1, noise.EVALUATION_RESETS)(0, 0))
+    state, total, over = None, 0.0, False
+    while not over:
+        action, state = agent.predict(observation, state)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total, over = total + reward, terminated or truncated
+    assert total == returns[0]
+    env.close()
+
+
+def test_an_agent_that_reads_rewards_asks_for_them():
+    agent = PPO("CartPole-v1", seed=1, memory="gru")
+    _, state = agent.predict(np.zeros(4, np.float32))
+    with pytest.raises(UsageError, match="reward=reward"):
+        agent.predict(np.zeros(4, np.float32), state)
+    agent.predict(np.zeros(4, np.float32), state, reward=1.0)
+
+
+def test_a_saved_agent_answers_alike_and_holds_no_pickle():
+    agent = short(PPO, minibatch_size=32, normalize_observation=True)
+    observation = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
+    agent.save("saved")
+    assert {path.suffix for path in Path("saved").iterdir()} == {".json", ".safetensors"}
+    other = PPO.load("saved")
+    assert other.run == agent.run
+    assert other.env_steps == agent.env_steps
+    many = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    assert np.array_equal(other.predict(many)[0], agent.predict(many)[0])
+    assert np.array_equal(other.evaluate(2).returns, agent.evaluate(2).returns)
+    assert other.predict(observation)[0] == agent.predict(observation)[0]
+    with pytest.raises(UsageError, match="neither optimizer nor schedules"):
+        other.learn(100)
+    with pytest.raises(UsageError, match="use PPO.load"):
+        A2C.load("saved")
+
+
+def test_a_runs_folder_is_loaded_and_learned_on():
+    agent = short()
+    other = load(agent.folder, env=None)
+    assert np.array_equal(other.evaluate(2).returns, agent.evaluate(2).returns)
+    other.learn(200, mode="quiet")
+    assert other.folder == agent.folder
+    assert other.env_steps > agent.env_steps
+
+
+def test_what_is_no_agent_is_refused():
+    with pytest.raises(UsageError, match="is no run"):
+        load("nowhere")
+
+
+def test_all_spaces_survive_saving():
+    from gymnasium import spaces
+
+    from rlpyt.envs.saved_spaces import decode, encode
+    from rlpyt.tree_format import decode as read
+    from rlpyt.tree_format import encode as write
+
+    every = spaces.Dict(
+        {
+            "box": spaces.Box(np.array([-1.0, -np.inf]), np.array([np.inf, 2.0]), dtype=np.float64),
+            "image": spaces.Box(0, 255, (8, 8, 3), np.uint8),
+            "choice": spaces.Discrete(3, start=-1),
+            "choices": spaces.MultiDiscrete([[2, 3], [4, 5]]),
+            "bits": spaces.MultiBinary((2, 3)),
+            "pair": spaces.Tuple([spaces.Discrete(2), spaces.MultiBinary(4)]),
+        }
+    )
+    assert decode(read(*write(encode(every)))) == every
+
+
+def test_frames_are_stacked_while_predicting():
+    class Frames(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 255, (12, 12), np.uint8)
+        action_space = gymnasium.spaces.Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t = 0
+            return np.full((12, 12), 10, np.uint8), {}
+
+        def step(self, action):
+            self.t += 1
+            return np.full((12, 12), 10 + self.t, np.uint8), 1.0, self.t > 5, False, {}
+
+    agent = PPO(Frames, seed=1, frame_stack=3)
+    frame = np.full((12, 12), 1, np.uint8)
+    _, state = agent.predict(frame)
+    assert state.frames[0, :, 0, 0].tolist() == [0, 0, 1]
+    _, state = agent.predict(frame + 1, state)
+    assert state.frames[0, :, 0, 0].tolist() == [0, 1, 2]
+    _, state = agent.predict(frame + 2, state, first=True)
+    assert state.frames[0, :, 0, 0].tolist() == [0, 0, 3]
