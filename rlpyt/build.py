@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +18,10 @@ from rlpyt.algos.ppo import PPO
 from rlpyt.arrays import tree_leaves
 from rlpyt.distributions import for_action
 from rlpyt.envs.make import make, probe
-from rlpyt.envs.spec import EnvSpec, example
+from rlpyt.envs.spec import Box, EnvSpec, example, leaves
 from rlpyt.evaluation import Evaluator
 from rlpyt.models.actor_critic import ActorCritic
+from rlpyt.models.images import scale
 from rlpyt.noise import Noise, ResetSeeds
 from rlpyt.resolve import Resolved, apply, draw_seed, resolve
 from rlpyt.rows import Window, example_row
@@ -77,7 +79,9 @@ def build(
 
     normalizer = None
     if run.algo.normalize_observation:
-        normalizer = ObservationNormalizer(example(spec.observation))
+        boxes = [leaf for _, leaf in leaves(spec.observation)]
+        scaled = [isinstance(box, Box) and scale(box) != 1 for box in boxes]
+        normalizer = ObservationNormalizer(example(spec.observation), scaled)
     agent = PolicyGradientAgent(network, distribution, normalizer, resolved.precision)
     agent.to_device(torch.device(resolved.device))
     algorithm = LEARNERS[run.algo_name](
@@ -137,6 +141,7 @@ def environments(run: Run, spec: EnvSpec, num_envs: int, seeds: ResetSeeds) -> E
     except Exception as error:
         error.add_note(f"while environment {b} of {num_envs} ({spec.id}, {role}) was made")
         for env in envs:
-            env.close()
+            with suppress(Exception):  # it must not mask the first one
+                env.close()
         raise
     return InProcess(envs, spec, seeds)

@@ -95,13 +95,16 @@ class RunFolder:
             ) from None
         except (OSError, ValueError) as error:
             raise UsageError(f"{file} cannot be read: {error}") from None
-        if not isinstance(content, dict) or not _NEEDED <= content.keys():
-            raise UsageError(f"{file} does not describe a run; restore a copy of it")
+        damaged = UsageError(f"{file} does not describe a run; restore a copy of it")
+        if not isinstance(content, dict) or not isinstance(content.get("format"), int):
+            raise damaged
         if content["format"] > FORMAT:
             raise UsageError(
                 f"{file} has format {content['format']}, this rlpyt reads up to {FORMAT}; "
                 "install a newer rlpyt"
             )
+        if not content.keys() >= _NEEDED:
+            raise damaged
         return content
 
     def run(self) -> Run:

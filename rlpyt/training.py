@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rlpyt import checkpoint
+from rlpyt.algos.options import PPOOptions
 from rlpyt.build import ModelFactory, Parts, build
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
@@ -175,11 +176,14 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
     resolved, algo = parts.resolved, run.algo
     threads = f"{resolved.threads} thread{'s' if resolved.threads > 1 else ''}"
     reason = resolved.reasons.get("threads")
+    shape = f"{run.env.num_envs} envs × {algo.horizon} rows"
+    if isinstance(algo, PPOOptions):
+        minibatches = max(1, run.env.num_envs * algo.horizon // algo.minibatch_size)
+        shape += f", {algo.update_epochs} × {minibatches} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
     return [
         f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed} · {where} · {folder.path}",
-        f"preset {run.preset} ({run.env.num_envs} envs x {algo.horizon} rows); "
-        f"every flag: rlpyt train {run.algo_name} --help",
+        f"preset {run.preset} ({shape}); every flag: rlpyt train {run.algo_name} --help",
     ]
 
 

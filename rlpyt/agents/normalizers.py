@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,18 @@ class ObservationNormalizer(nn.Module):
 
     Args:
         example: one observation without leading dimensions, numpy.
+        scaled: for each leaf, whether the network scales it itself (images); None: none.
         clip: bound of the normalized values.
     """
 
-    def __init__(self, example: Any, clip: float = 10.0) -> None:
+    def __init__(
+        self, example: Any, scaled: Sequence[bool] | None = None, clip: float = 10.0
+    ) -> None:
         super().__init__()
         self.clip = clip
         self._example = example
         for i, (_, leaf) in enumerate(tree_items(example)):
-            if leaf.dtype.kind == "f":
+            if leaf.dtype.kind == "f" and not (scaled and scaled[i]):
                 shape = leaf.shape
                 self.register_buffer(f"mean{i}", torch.zeros(shape))
                 self.register_buffer(f"scale{i}", torch.ones(shape))  # 1 / std

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from rlpyt.suggest import did_you_mean
 
 _SUFFIXES = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000, "b": 1_000_000_000}
+_TOO_LARGE = 10**18  # for a count of anything, and for an array's index
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,13 @@ def reader(hint: Any) -> Reader:
 
 def count(text: str) -> int:
     """A whole number: 100000, 100_000, 100k, 1e6 and 2.5M are some."""
-    digits = text.replace("_", "").replace(" ", "?")
+    digits = text.replace("_", "")
     scale = _SUFFIXES.get(digits[-1:].lower(), 1)
     try:
         value = Decimal(digits if scale == 1 else digits[:-1]) * scale
-        if value == value.to_integral_value():
+        if " " not in text and abs(value) < _TOO_LARGE and value == value.to_integral_value():
             return int(value)
-    except (InvalidOperation, OverflowError, ValueError):
+    except InvalidOperation:  # no digits, or NaN compared
         pass
     raise ValueError("must be a whole number, such as 8, 100k, 1e6 or 100_000")
 

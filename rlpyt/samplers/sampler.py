@@ -35,7 +35,7 @@ class Environments(Protocol):
 
 
 class Agent(Protocol):
-    """State in, state out: an agent keeps nothing between rows (noise None: its likeliest action)."""
+    """State in, state out: an agent keeps nothing between rows. Noise None: the likeliest action."""
 
     def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Any, Any, Any]: ...
 

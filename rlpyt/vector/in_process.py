@@ -214,9 +214,9 @@ class InProcess:
             return False
         env = self._envs[b]
         try:
-            observation, info = env.reset(seed=self._seeds(b, self._resets[b] - 1))
+            observation, _ = env.reset(seed=self._seeds(b, self._resets[b] - 1))
             for action in actions:
-                observation, *_, info = env.step(self._read(action)[b])
+                observation, *_ = env.step(self._read(action)[b])
             self._write(check.observation, b, observation)
         except Exception as error:
             what = f"environment {b} ({self.spec.id}) failed while it was stepped again: {error!r}"
@@ -298,6 +298,7 @@ def snapshot(env: gymnasium.Env[Any, Any]) -> dict[str, np.ndarray]:
 
 
 def restore(env: gymnasium.Env[Any, Any], state: dict[str, np.ndarray]) -> None:
+    """Take up a `snapshot`."""
     own = dict(state)
     elapsed = np.asarray(own.pop("__elapsed__")).tolist()
     env.unwrapped.restore(own)

@@ -188,7 +188,7 @@ class AtariPool:
         assert self._envs.ale.get_action_set()[0] == Action.NOOP
         size = protocol.screen_size
         shape = (size, size) if protocol.grayscale else (size, size, 3)
-        self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+        self.observation_space: Space[Any] = gymnasium.spaces.Box(0, 255, shape, np.uint8)
         self.action_space = self._envs.single_action_space
         self._last = self._life_lost = np.zeros(num_envs, np.bool_)
         self._game_return = np.zeros(num_envs)
