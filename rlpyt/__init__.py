@@ -38,7 +38,7 @@ _HOMES = {
     "resume": "training",
     "train": "training",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,6 @@ from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.build import ModelFactory, build
 from rlpyt.distributions import for_action
 from rlpyt.envs.make import describe, make
-from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.saved_spaces import decode, decode_spec, encode, encode_spec
 from rlpyt.envs.spec import EnvSpec, example
 from rlpyt.errors import UsageError
@@ -30,7 +29,7 @@ from rlpyt.logging.displays import Mode
 from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.policy import Policy, PolicyState
 from rlpyt.resolve import draw_seed
-from rlpyt.run import ALGORITHMS, Run
+from rlpyt.run import Run
 from rlpyt.runner import Hooks
 from rlpyt.suggest import did_you_mean
 from rlpyt.training import resume, train
@@ -207,8 +206,8 @@ class TrainedAgent:
 
     def _spaces(self) -> tuple[EnvSpec, Any, Any]:
         if self._saved:
-            spaces = [decode(space) for space in self._saved["spaces"]]
-            return decode_spec(self._saved["spec"], *spaces), *spaces
+            observation, action = map(decode, self._saved["spaces"])
+            return decode_spec(self._saved["spec"], observation, action), observation, action
         env = make(self.run.env)
         try:
             return describe(env, self.run.env), env.observation_space, env.action_space

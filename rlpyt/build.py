@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from rlpyt.algos.a2c import A2C
 from rlpyt.algos.ppo import PPO
 from rlpyt.arrays import tree_leaves
 from rlpyt.distributions import for_action
-from rlpyt.envs.make import make, probe
+from rlpyt.envs.make import probe
 from rlpyt.envs.spec import Box, EnvSpec, example, leaves
 from rlpyt.evaluation import Evaluator
 from rlpyt.models.actor_critic import ActorCritic
@@ -26,8 +25,8 @@ from rlpyt.noise import Noise, ResetSeeds
 from rlpyt.resolve import Resolved, apply, draw_seed, resolve
 from rlpyt.rows import Window, example_row
 from rlpyt.run import Run
-from rlpyt.samplers.sampler import Environments, Sampler
-from rlpyt.vector.in_process import InProcess
+from rlpyt.samplers.sampler import Sampler
+from rlpyt.vector.choose import environments
 
 LEARNERS = {"ppo": PPO, "a2c": A2C}
 EVALUATION_ENVS = 8  # at most; an evaluation of fewer episodes has fewer
@@ -95,7 +94,8 @@ def build(
 
     def sampler(num_envs: int, horizon: int, role: int, stream: int | None) -> Sampler:
         seeds = ResetSeeds(seed, role)
-        envs = environments(run, spec, num_envs, seeds)
+        how = resolved.vectorization
+        envs = environments(run.env, spec, num_envs, seeds, how)
         window = Window(
             example_row(spec, agent.example_kept() if stream == noise.ACTION_NOISE else ()),
             horizon,
@@ -108,9 +108,7 @@ def build(
         sizes = distribution.uniforms, distribution.normals
         drawn = None if stream is None else Noise(seed, stream, range(num_envs), *sizes)
         check = algorithm.learner.parameters.assert_finite
-        return Sampler(
-            envs, agent, window, drawn, strict_bounds=run.env.strict_bounds, check=check
-        )
+        return Sampler(envs, agent, window, drawn, strict_bounds=run.env.strict_bounds, check=check)
 
     evaluation_envs = max(1, min(EVALUATION_ENVS, run.loop.eval_episodes))
     evaluation_stream = noise.EVALUATION_NOISE if run.loop.eval_stochastic else None
@@ -128,20 +126,3 @@ def build(
         ),
         resolved,
     )
-
-
-def environments(run: Run, spec: EnvSpec, num_envs: int, seeds: ResetSeeds) -> Environments:
-    """B environments, stepped here."""
-    training = seeds.role == noise.TRAINING_RESETS
-    role, first = ("train", 0) if training else ("evaluation", run.env.num_envs)
-    envs = []
-    try:
-        for b in range(num_envs):
-            envs.append(make(run.env, first + b, role=role))
-    except Exception as error:
-        error.add_note(f"while environment {b} of {num_envs} ({spec.id}, {role}) was made")
-        for env in envs:
-            with suppress(Exception):  # it must not mask the first one
-                env.close()
-        raise
-    return InProcess(envs, spec, seeds)

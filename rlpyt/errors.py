@@ -9,4 +9,4 @@ class UsageError(ValueError):
 
 
 class EnvironmentFault(RuntimeError):
-    """An environment broke its contract; the message names the environment, the step and the field."""
+    """An environment broke its contract; the message names environment, step and field."""

@@ -43,6 +43,10 @@ class Evaluation:
         }
 
 
+class Stopped(Exception):
+    """An evaluation was asked to end before its episodes had."""
+
+
 class Evaluator:
     """Plays episodes with its own sampler.
 
@@ -54,9 +58,7 @@ class Evaluator:
             the return so far. (The environments reset whatever row is last, as `InProcess` does.)
     """
 
-    def __init__(
-        self, make_sampler: Callable[[], Sampler], episodes: int, max_steps: int
-    ) -> None:
+    def __init__(self, make_sampler: Callable[[], Sampler], episodes: int, max_steps: int) -> None:
         self.episodes, self.max_steps = episodes, max_steps
         self._make_sampler = make_sampler
         self._sampler: Sampler | None = None
@@ -67,11 +69,16 @@ class Evaluator:
             self._sampler = self._make_sampler()
         return self._sampler
 
-    def evaluate(self, on_row: Callable[[], None] | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        on_row: Callable[[], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Evaluation:
         """Play all episodes from the same starts each time.
 
         Args:
             on_row: called after each window of one row (for video; the window's horizon is 1).
+            stop: asked after each window; True raises `Stopped`.
         """
         sampler = self.sampler
         num_envs = sampler.window.num_envs
@@ -86,6 +93,8 @@ class Evaluator:
             window = sampler.collect()
             if on_row is not None:
                 on_row()
+            if stop is not None and stop():
+                raise Stopped
             rows = window.rows
             first = rows.first[::-1]  # from the boundary row backwards
             age = np.where(first.any(0), first.argmax(0), age + window.horizon)

@@ -1,4 +1,4 @@
-"""The options of a run by flat name, derived from the dataclasses: for the command line and `api`."""
+"""The options of a run by flat name, derived from their dataclasses: for `cli` and `api`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-_Arg = type(arg())
+_Arg: Any = type(arg())
 
 
 @dataclasses.dataclass(frozen=True)

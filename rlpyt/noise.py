@@ -59,9 +59,7 @@ class Noise:
         uniforms, normals: how many of each a row of a column needs.
     """
 
-    def __init__(
-        self, root: int, stream: int, columns: range, uniforms: int, normals: int
-    ) -> None:
+    def __init__(self, root: int, stream: int, columns: range, uniforms: int, normals: int) -> None:
         self._key = seed(root, stream)
         self._columns, self._uniforms, self._normals = columns, uniforms, normals
         self._drawn: dict[int, np.ndarray] = {}

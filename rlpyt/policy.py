@@ -118,7 +118,9 @@ class Policy:
         if self.spec.mask is None:
             return None
         if self.spec.mask == "observation":
-            mask = np.stack([np.asarray(value["action_mask"], np.bool_).ravel() for value in values])
+            mask = np.stack(
+                [np.asarray(value["action_mask"], np.bool_).ravel() for value in values]
+            )
         if mask is None:
             return torch.ones((len(values), self.spec.mask_size), dtype=torch.bool)
         return torch.from_numpy(np.asarray(mask, np.bool_).reshape(len(values), -1))
@@ -170,7 +172,11 @@ def _split(space: Any, batch: Any) -> list[Any]:
     if isinstance(batch, Mapping):
         parts = {key: _split(space[key], batch[key]) for key in space}
         return [dict(zip(parts, one, strict=True)) for one in zip(*parts.values(), strict=True)]
-    if isinstance(batch, tuple) and not space.shape and len(batch) == len(getattr(space, "spaces", ())):
+    if (
+        isinstance(batch, tuple)
+        and not space.shape
+        and len(batch) == len(getattr(space, "spaces", ()))
+    ):
         return list(zip(*(_split(space[i], part) for i, part in enumerate(batch)), strict=True))
     return list(np.asarray(batch))
 

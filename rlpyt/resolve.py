@@ -13,6 +13,7 @@ import torch
 
 from rlpyt.errors import UsageError
 from rlpyt.run import Run
+from rlpyt.vector.choose import Vectorization, choose
 
 _SMALL = 1_000_000  # parameters; below, a second thread costs more than it gives
 
@@ -27,6 +28,7 @@ class Resolved:
     compile: bool
     precision: str
     allocator: str
+    vectorization: Vectorization
     reasons: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
@@ -69,6 +71,7 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
         compiled,
         loop.precision,
         loop.allocator,
+        choose(run.env, allowed_cores()),
         reasons,
     )
 

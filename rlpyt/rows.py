@@ -143,10 +143,13 @@ class Window:
         self._stacks = self._stack_storage(horizon + 1)
         self._acting_stacks = self._stack_storage(1)
         views = self._views(slice(h, None), slice(h - 1, -1), self._stacks)
-        self._inputs, self._acting = views, [
-            self._views(h + t, h + t - 1, tree_map(lambda x: x[0], self._acting_stacks))
-            for t in range(horizon + 1)
-        ]
+        self._inputs, self._acting = (
+            views,
+            [
+                self._views(h + t, h + t - 1, tree_map(lambda x: x[0], self._acting_stacks))
+                for t in range(horizon + 1)
+            ],
+        )
 
     def acting_inputs(self, t: int) -> Inputs:
         """What the agent reads at row t, tensors [B, ...]; stacks are valid until the next call."""

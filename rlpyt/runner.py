@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-import torch
-
 from rlpyt import checkpoint
 from rlpyt.build import Parts
-from rlpyt.evaluation import Evaluation, game_over
+from rlpyt.evaluation import Evaluation, Stopped, game_over
+from rlpyt.generators import generators, restore_generators
 from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
@@ -70,6 +67,8 @@ class Runner:
         self.best_return = -float("inf")
         self._new_best = False
         self.evaluation: Evaluation | None = None
+        self._evaluated_at = -1  # env steps
+        self._owed = False  # an evaluation that a signal ended: it is made up for on resume
         self.seconds = 0.0  # of training in this process, without evaluation
         self._learning = self._line_seconds = 0.0
         self._line_steps = 0
@@ -100,7 +99,7 @@ class Runner:
         if not self._started:
             sampler.reset()
             self._started = True
-        ended = False
+        ended = self._evaluate() if self._owed else False
         while episodes.env_steps < loop.env_steps and not ended and not self.stop.name:
             begun = time.perf_counter()
             before = episodes.env_steps
@@ -113,20 +112,23 @@ class Runner:
             for tag, value in metrics.items():
                 self.recorder.record(tag, value)
             after = episodes.env_steps
-            self.console.update(after, self._log() if due(before, after, self._log_interval) else None)
+            self.console.update(
+                after, self._log() if due(before, after, self._log_interval) else None
+            )
             if self.hooks.on_window is not None:
                 ended = bool(self.hooks.on_window(self))
-            if due(before, after, loop.eval_interval) and after < loop.env_steps:
-                ended = self._evaluate() or ended
-            if due(before, after, self._save_interval) and after < loop.env_steps:
-                self.save()
-        if self.stop.name:
-            self.save()
-            return self.stop.name
-        if episodes.env_steps > self._logged_at:
-            self._log()
-        self._evaluate()
+            if after < loop.env_steps:  # the end is evaluated and saved below
+                if due(before, after, loop.eval_interval):
+                    ended = self._evaluate() or ended
+                if due(before, after, self._save_interval) or self._new_best:
+                    self.save()
+        if not self.stop.name:
+            if episodes.env_steps > self._logged_at:
+                self._log()
+            self._evaluate()
         self.save()
+        if self.stop.name:
+            return self.stop.name
         self.console.update(episodes.env_steps, self._overall())
         return "finished"
 
@@ -152,6 +154,8 @@ class Runner:
             "episodes": self.episodes.state(),
             "recorder": self.recorder.state(),
             "best_return": self.best_return,
+            "logged_at": self._logged_at,
+            "evaluation_owed": self._owed,
             "generators": generators(),
         }
 
@@ -165,6 +169,7 @@ class Runner:
         self.episodes.load(state["episodes"])
         self.recorder.load(state["recorder"])
         self.best_return = state["best_return"]
+        self._logged_at, self._owed = state["logged_at"], state["evaluation_owed"]
         cut = parts.sampler.envs.restore(state["envs"], window.slots[-1].row)
         if cut:
             self.console.message(
@@ -195,22 +200,44 @@ class Runner:
 
     def _evaluate(self) -> bool:
         """Evaluate and record; True where the run has reached its goal."""
-        if not self.run.loop.eval_episodes:
-            return False
         steps = self.episodes.env_steps
+        if not self.run.loop.eval_episodes or self._evaluated_at == steps:
+            return False
         self.console.activity("evaluating")
-        evaluation = self.evaluation = self.parts.evaluator.evaluate()
+        evaluation = self._played()
+        if evaluation is None:
+            return False
+        self.evaluation, self._evaluated_at = evaluation, steps
         self.recorder.record_all(evaluation.metrics())
         self.recorder.write(steps)
         self.console.evaluation(steps, evaluation.mean, evaluation.std, len(evaluation.returns))
         if evaluation.mean > self.best_return:
             self.best_return, self._new_best = evaluation.mean, True
-            self.save()
         goal = self.run.loop.stop_at_return
         ended = goal is not None and evaluation.mean >= goal
         if self.hooks.on_evaluation is not None:
             ended = bool(self.hooks.on_evaluation(evaluation)) or ended
         return ended
+
+    def _played(self) -> Evaluation | None:
+        """An evaluation that leaves training as it is; None where a signal or an error ended it."""
+        evaluator, kept = self.parts.evaluator, generators()
+        self._owed = True
+        try:
+            evaluation = evaluator.evaluate(stop=lambda: bool(self.stop.name))
+        except Stopped:
+            return None
+        except FloatingPointError:
+            raise  # it is the weights that are not finite
+        except Exception as error:
+            self.console.message(f"evaluation failed, training goes on: {error!r}")
+            self.recorder.record("eval/failed", 1.0)
+            evaluator.close()  # its environments are made anew
+            evaluation = None
+        finally:
+            restore_generators(kept)
+        self._owed = False
+        return evaluation
 
 
 def shares_of(spent: dict[str, float], seconds: float, env_steps: int) -> dict[str, float]:
@@ -219,22 +246,3 @@ def shares_of(spent: dict[str, float], seconds: float, env_steps: int) -> dict[s
     parts = {**spent, "wait": max(0.0, seconds - sum(spent.values()))}
     shares = {f"time/{name}": part / seconds for name, part in parts.items()}
     return {**shares, "time/steps_per_second": env_steps / seconds}
-
-
-def generators() -> dict[str, Any]:
-    """States of the global generators, which environments and hooks may draw from."""
-    version, words, gauss = random.getstate()
-    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
-    return {
-        "python": {"version": version, "words": np.array(words, np.uint64), "gauss": gauss},
-        "numpy": {"kind": kind, "keys": keys, "rest": [position, has_gauss, cached]},
-        "torch": torch.get_rng_state(),
-    }
-
-
-def restore_generators(state: dict[str, Any]) -> None:
-    python, legacy = state["python"], state["numpy"]
-    words = tuple(np.asarray(python["words"]).tolist())
-    random.setstate((python["version"], words, python["gauss"]))
-    np.random.set_state((legacy["kind"], legacy["keys"], *legacy["rest"]))  # noqa: NPY002
-    torch.set_rng_state(state["torch"])

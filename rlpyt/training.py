@@ -182,7 +182,8 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         shape += f", {algo.update_epochs} × {minibatches} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
     return [
-        f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed} · {where} · {folder.path}",
+        f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed} · {where} · "
+        f"{folder.path}",
         f"preset {run.preset} ({shape}); every flag: rlpyt train {run.algo_name} --help",
     ]
 

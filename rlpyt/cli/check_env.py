@@ -58,9 +58,7 @@ def main(argv: Sequence[str]) -> int:
             print(finding)
         errors = sum(finding.severity == "error" for finding in findings)
         print(f"{options.env}: {_said(errors)}")
-        print_object(
-            {"env": options.env, "findings": [dataclasses.asdict(x) for x in findings]}
-        )
+        print_object({"env": options.env, "findings": [dataclasses.asdict(x) for x in findings]})
     return 1 if errors else 0
 
 

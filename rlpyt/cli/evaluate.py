@@ -60,9 +60,7 @@ def main(argv: Sequence[str]) -> int:
     with one_object(options.json) as print_object:
         from rlpyt.api import load
 
-        agent = load(
-            Path(options.run), best=options.best, seed=options.seed, device=options.device
-        )
+        agent = load(Path(options.run), best=options.best, seed=options.seed, device=options.device)
         evaluation = agent.evaluate(options.episodes, stochastic=options.stochastic)
         print(
             f"return {evaluation.mean:.1f} ± {evaluation.std:.1f}   "

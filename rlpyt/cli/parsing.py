@@ -40,7 +40,9 @@ class Given:
         return None
 
 
-def parse(default: Command, argv: Sequence[str], *, refused: Mapping[str, str] | None = None) -> Command:
+def parse(
+    default: Command, argv: Sequence[str], *, refused: Mapping[str, str] | None = None
+) -> Command:
     """The command with the options of a command line in place of its defaults."""
     given = scan(list(flags_of(default)), argv, refused=refused)
     return read(default, given)
@@ -120,6 +122,7 @@ def scan(
 
 
 def wants_help(argv: Sequence[str]) -> bool:
+    """Whether help is asked for, wherever it stands."""
     return any(token in HELP for token in argv)
 
 

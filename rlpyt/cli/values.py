@@ -61,6 +61,7 @@ def count(text: str) -> int:
 
 
 def number(text: str) -> float:
+    """A number, infinite ones included."""
     try:
         value = float(text)
     except ValueError:
@@ -71,12 +72,14 @@ def number(text: str) -> float:
 
 
 def truth(text: str) -> bool:
+    """True or false, where an option may also be left open."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     raise ValueError("must be true or false")
 
 
 def choice(text: str, choices: tuple[str, ...]) -> str:
+    """One of the choices."""
     if text in choices:
         return text
     raise ValueError(f"must be one of {', '.join(choices)}{did_you_mean(text, choices)}")

@@ -78,7 +78,10 @@ class AtariEnvironment(gymnasium.Env[np.ndarray, np.int64]):
     ) -> None:
         check(game, protocol)
         self.game, self.protocol, self.render_mode = game, protocol, render_mode
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 60 // protocol.frame_skip}
+        self.metadata = {
+            "render_modes": ["rgb_array"],
+            "render_fps": max(1, 60 // protocol.frame_skip),
+        }
         self._ale = ale = _emulator(game, protocol, mode, difficulty)
         self.actions = (
             ale.getLegalActionSet() if protocol.full_action_space else ale.getMinimalActionSet()

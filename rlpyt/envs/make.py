@@ -7,6 +7,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import gymnasium
@@ -144,7 +145,7 @@ def _create(options: EnvOptions, offered: dict[str, Any]) -> tuple[Any, bool]:
             return _call(find_callable(env, "env"), options, offered), False
         return _registered(gymnasium.registry[name], options, offered), True
     if is_atari(options):
-        return _atari(env, options, offered), False
+        return _atari(env, options, offered), True  # max_frames counts whole games
     return _registered(find(env), options, offered), True
 
 
@@ -154,6 +155,9 @@ def _atari(env_id: str, options: EnvOptions, offered: dict[str, Any]) -> Any:
     protocol = atari.protocol_for(env_id, options.protocol)
     if offered["role"] == "evaluation":
         protocol = protocol.whole_games()
+    if options.max_episode_steps is not None:  # of a whole game, not of a life
+        frames = options.max_episode_steps * protocol.frame_skip
+        protocol = replace(protocol, max_frames=frames)
     return atari.make_atari(env_id, protocol, render_mode=offered["render_mode"], **options.kwargs)
 
 

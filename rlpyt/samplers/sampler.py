@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from math import isfinite
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -35,7 +34,7 @@ class Environments(Protocol):
 
 
 class Agent(Protocol):
-    """State in, state out: an agent keeps nothing between rows. Noise None: the likeliest action."""
+    """State in, state out: it keeps nothing between rows. Noise None: its likeliest action."""
 
     def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Any, Any, Any]: ...
 
@@ -107,7 +106,7 @@ class Sampler:
                 if keeps:
                     answer.info[:] = info
                 for leaf in self._floats[t]:
-                    if not isfinite(leaf.dot(leaf)):
+                    if np.count_nonzero(np.isfinite(leaf)) < leaf.size:
                         self._check_action(t)
                 acting += perf_counter() - before
                 send(row, slots[t + 1].row)

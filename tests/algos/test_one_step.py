@@ -134,7 +134,10 @@ def test_a2c_takes_the_step_of_the_reference(kind, max_norm):
     reference = Reference(rows, before, LAMBDA, normalize=False)
     gradient = clipped(reference.gradient(before, np.inf), max_norm)
     expected = {}
-    for name, g in gradient.items():  # RMSprop as in TensorFlow: mean square from 1, eps in the root
+    for (
+        name,
+        g,
+    ) in gradient.items():  # RMSprop as in TensorFlow: mean square from 1, eps in the root
         square = 0.99 + 0.01 * g**2
         expected[name] = before[name] - lr * g / np.sqrt(square + EPS)
     parts.algorithm.update(parts.sampler.window, 0)

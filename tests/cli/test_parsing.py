@@ -43,14 +43,18 @@ def run_of(line: str):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("100k", 100_000), ("1e6", 1_000_000), ("2M", 2_000_000), ("100_000", 100_000)]
-    + [("2.5k", 2500), ("0", 0), ("-3", -3), ("1e-0", 1), ("7", 7), ("1.0", 1), ("1B", 10**9)],
+    [
+        *(("100k", 100_000), ("1e6", 1_000_000), ("2M", 2_000_000), ("100_000", 100_000)),
+        *(("2.5k", 2500), ("0", 0), ("-3", -3), ("1e-0", 1), ("7", 7), ("1.0", 1), ("1B", 10**9)),
+    ],
 )
 def test_whole_numbers_are_written_in_many_ways(text, value):
     assert count(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "k", "1.5", "1e-3", "abc", "nan", "inf", "1kk", "1 k", "1e999999"])
+@pytest.mark.parametrize(
+    "text", ["", "k", "1.5", "1e-3", "abc", "nan", "inf", "1kk", "1 k", "1e999999"]
+)
 def test_what_is_no_whole_number_is_refused(text):
     with pytest.raises(ValueError, match="whole number"):
         count(text)
@@ -64,7 +68,7 @@ def test_a_shown_number_reads_as_itself(value):
 def test_all_forms_of_a_value():
     assert of("--steps", "1k").steps == 1000
     assert of("--steps=1k").steps == 1000
-    assert of("--inner-no" if False else "--sizes", "3", "4", "--steps", "2").inner.sizes == (3, 4)
+    assert of("--sizes", "3", "4", "--steps", "2").inner.sizes == (3, 4)
     assert of("--sizes").inner.sizes == ()
     assert of("--rate", "1e-3").inner.rate == of("--learning_rate", "1e-3").inner.rate == 1e-3
     assert of("--limit", "5").limit == 5
@@ -165,6 +169,10 @@ def test_options_go_on_top_of_the_preset():
 
 
 def test_suggestions_are_few_and_near():
-    assert did_you_mean("cartpole-v1", ["CartPole-v1", "Acrobot-v1"]) == "; did you mean CartPole-v1?"
+    assert (
+        did_you_mean("cartpole-v1", ["CartPole-v1", "Acrobot-v1"]) == "; did you mean CartPole-v1?"
+    )
     assert did_you_mean("xyzzy", ["CartPole-v1", "Acrobot-v1"]) == ""
-    assert did_you_mean("--ent-coef", ["--entropy-coef", "--value-coef"]).endswith("--entropy-coef?")
+    assert did_you_mean("--ent-coef", ["--entropy-coef", "--value-coef"]).endswith(
+        "--entropy-coef?"
+    )

@@ -1,0 +1,38 @@
+"""Which way environments are stepped, and the environments stepped that way."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rlpyt.envs.make import is_atari, make
+from rlpyt.envs.options import EnvOptions
+from rlpyt.envs.spec import EnvSpec
+from rlpyt.noise import TRAINING_RESETS, ResetSeeds
+from rlpyt.vector.in_process import InProcess
+from rlpyt.vector.native import NativeEnvironments
+from rlpyt.vector.pools import make_pool
+
+Vectorization = Literal["in-process", "native"]
+
+
+def choose(options: EnvOptions, cores: int) -> Vectorization:
+    """The faster way for training: Atari's C++ vector environment where it has two cores.
+
+    A wrapper, a mode or a difficulty needs single environments.
+    """
+    if options.vectorization != "auto":
+        return options.vectorization
+    plain = not options.wrapper and not options.kwargs.keys() & {"mode", "difficulty"}
+    return "native" if is_atari(options) and plain and cores > 1 else "in-process"
+
+
+def environments(
+    options: EnvOptions, spec: EnvSpec, num_envs: int, seeds: ResetSeeds, how: Vectorization
+) -> InProcess | NativeEnvironments:
+    """B environments; those of evaluation have ranks of their own, after the training ones."""
+    training = seeds.role == TRAINING_RESETS
+    if training and how == "native":
+        return NativeEnvironments(make_pool(options, num_envs), spec, seeds)
+    role, first = ("train", 0) if training else ("evaluation", options.num_envs)
+    envs = [make(options, first + b, role=role) for b in range(num_envs)]
+    return InProcess(envs, spec, seeds)

@@ -1,0 +1,442 @@
+"""Every row arrives once, aligned and in order; what an environment does wrong is named."""
+
+import json
+import traceback
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit, TransformReward
+from stepping import go_on, in_process, saved, step
+from toys import (
+    AliasEnv,
+    CountEnv,
+    CrashEnv,
+    InfoEnv,
+    MaskEnv,
+    MutateActionEnv,
+    SeedEnv,
+    SpaceZooEnv,
+    Unpicklable,
+)
+
+from rlpyt import noise
+from rlpyt.arrays import tree_items, tree_map
+from rlpyt.errors import EnvironmentFault
+from rlpyt.vector import in_process as module
+
+STEPS = 12
+FLAGS = {"term": (True, False), "trunc": (False, True), "both": (True, True)}
+
+
+def written_out(n, end, gap, rows):
+    """(episode, steps, reward, terminated, truncated, first) of each row of a CountEnv's column."""
+    found, episode, steps = [], 0, 0
+    while len(found) < rows:
+        last = end != "never" and steps > 0 and steps >= n + gap * episode
+        flags = FLAGS[end] if last else (False, False)
+        found.append((episode, steps, float(steps > 0), *flags, steps == 0))
+        episode, steps = (episode + 1, 0) if last else (episode, steps + 1)
+    return found
+
+
+def read_back(rows, b):
+    columns = (rows.reward, rows.terminated, rows.truncated, rows.first)
+    numbers = [column[:, b].tolist() for column in columns]
+    return list(zip(*rows.observation[:, b, 1:].T.astype(int).tolist(), *numbers, strict=True))
+
+
+@pytest.mark.parametrize("end", ["term", "trunc", "both", "never"])
+@pytest.mark.parametrize("n", range(1, STEPS + 2))
+def test_every_row_arrives_once_with_every_ending_on_every_row(n, end):
+    """FAULTS B001, B076, B083; F13: an episode of one step, both flags at once."""
+    envs = in_process(lambda b: CountEnv(n + b, end, gap=b, column=b), 3)
+    rows = step(envs, STEPS)
+    for b in range(3):
+        assert rows.observation[:, b, 0].tolist() == [b] * (STEPS + 1)
+        assert read_back(rows, b) == written_out(n + b, end, b, STEPS + 1)
+    assert not rows.cut.any()
+
+
+def test_control_a_reset_in_the_same_step_would_lose_the_final_row():
+    rows = step(in_process(lambda b: CountEnv(3, column=b), 1), 8)
+    kept = rows.observation[:, 0, 1:].tolist()
+    assert [0, 3] in kept
+    assert [x for x in kept if x[1] != 3] != kept
+
+
+def test_only_the_environment_that_ended_is_reset():
+    """B004, B076."""
+    envs = in_process(lambda b: CountEnv(2 if b == 1 else 50, column=b), 3)
+    rows = step(envs, 9)
+    assert rows.observation[-1, :, 1].tolist() == [0, 3, 0]
+    assert rows.observation[-1, [0, 2], 2].tolist() == [9, 9]
+
+
+def test_an_action_is_kept_as_it_was_answered():
+    """B049; SEMANTICS: reward and ending belong to that action."""
+    envs = in_process(lambda b: MutateActionEnv(), 2)
+    rng = np.random.default_rng(0)
+    given = rng.uniform(-1, 1, (STEPS, 2, 1)).astype(np.float32)
+    rows = step(envs, STEPS, lambda t, row: row.action.__setitem__(..., given[t]))
+    assert np.array_equal(rows.action[:-1], given)
+    executed = ~rows.last[:-1]
+    assert np.array_equal(rows.reward[1:][executed], given[..., 0][executed])
+
+
+def test_an_array_that_the_environment_goes_on_writing_is_copied():
+    """B047."""
+    rows = step(in_process(lambda b: AliasEnv(), 1), 8)
+    assert rows.observation[:, 0, 0].tolist() == [*range(1, 10)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [int, np.float64, np.float16, lambda x: np.array([x]), lambda x: np.array(x, object), bool],
+)
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_rewards_of_every_kind_are_stored_as_numbers(kind, num_envs):
+    """B038; one column of its own kind beside plain ones."""
+
+    def make(b):
+        env = CountEnv(4, column=b)
+        return TransformReward(env, kind) if b == num_envs - 1 else env
+
+    rows = step(in_process(make, num_envs), 6)
+    assert rows.reward.T.tolist() == [[0, 1, 1, 1, 1, 0, 1]] * num_envs
+    assert rows.reward.dtype == np.float32
+
+
+@pytest.mark.parametrize("wrong", [None, "1.0", np.zeros(2), 1j, [1.0, 2.0]])
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_reward_that_is_no_number_is_named_with_its_environment(wrong, num_envs):
+    """F13: reward None."""
+
+    def make(b):
+        env = CountEnv(4, column=b)
+        return TransformReward(env, lambda _: wrong) if b == num_envs - 1 else env
+
+    with pytest.raises(EnvironmentFault, match=rf"environment {num_envs - 1} .*must return"):
+        step(in_process(make, num_envs), 2)
+
+
+def test_numbers_of_an_info_are_recorded_whatever_else_it_holds():
+    """B041."""
+    envs = in_process(lambda b: InfoEnv(4), 2, info=("late", "speed.x", "scalar", "none"))
+    rows = step(envs, 4)
+    assert np.isnan(rows.env_info["late"][:3]).all()
+    assert rows.env_info["late"][3:, 0].tolist() == [3, 4]
+    assert rows.env_info["speed.x"][1:, 1].tolist() == [0.5, 1, 1.5, 2]
+    assert rows.env_info["scalar"][1:, 0].tolist() == [3] * 4
+    assert np.isnan(rows.env_info["none"]).all()
+    assert [b for b, _ in envs.ended] == [0, 1]
+    assert envs.ended[0][1] == {"steps": 4, "speed.x": 2, "flag": 0, "late": 4}
+
+
+def test_text_that_should_be_recorded_is_refused_by_name():
+    with pytest.raises(EnvironmentFault, match=r"environment 0 of 2.*info\['text'\] is 'hello'"):
+        step(in_process(lambda b: InfoEnv(4), 2, info=("text",)), 2)
+
+
+@pytest.mark.parametrize("where", ["info", "observation"])
+def test_masks_arrive_with_the_observation_that_they_belong_to(where):
+    """B161: the environment raises where an action is not allowed by its own mask."""
+    rng = np.random.default_rng(0)
+
+    def allowed(t, row):
+        row.action[:] = [rng.choice(np.flatnonzero(mask)) for mask in row.mask]
+
+    rows = step(in_process(lambda b: MaskEnv(where=where), 3), 30, allowed)
+    assert rows.mask.any(-1).all() and not rows.mask.all()
+
+
+def test_an_info_without_a_mask_allows_every_action():
+    class Sometimes(MaskEnv):
+        def step(self, action):
+            *rest, info = super().step(0 if self.mask[0] else int(self.mask.argmax()))
+            return (*rest, {} if self.steps == 2 else info)
+
+    rows = step(in_process(lambda b: Sometimes(), 1), 3)
+    assert rows.mask[2].all()
+
+
+# Faults of environments ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["reset", "step"])
+@pytest.mark.parametrize("how", ["raise", "unpicklable"])
+def test_an_exception_keeps_its_type_and_traceback_and_says_where(where, how):
+    """F1."""
+    envs = in_process(
+        lambda b: CrashEnv(where if b == 2 else "nowhere", 1 if where == "reset" else 3, how), 3
+    )
+    with pytest.raises(RuntimeError, match=f"crash in {where}") as caught:
+        step(envs, 30)
+    assert type(caught.value) is (Unpicklable if how == "unpicklable" else RuntimeError)
+    assert caught.value.__cause__ is None
+    text = "".join(traceback.format_exception(caught.value))
+    assert "toys.py" in text and "in environment 2 of 3 (" in text and f"{where}(" in text
+
+
+def test_control_nothing_is_raised_where_nothing_fails():
+    step(in_process(lambda b: CrashEnv("nowhere"), 3), 30)
+
+
+def test_a_wrong_observation_names_its_environment_and_leaf():
+    class Grows(CountEnv):
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return (np.zeros(2, np.float32) if self.steps == 2 else observation, *rest)
+
+    envs = in_process(lambda b: Grows() if b else CountEnv(), 2)
+    with pytest.raises(EnvironmentFault, match=r"environment 1 of 2.*step.*observation.*shape"):
+        step(envs, 4)
+
+
+def test_one_that_cannot_be_closed_is_told_of_and_the_others_are_closed():
+    """F1: an error of close() masks no other."""
+    closed = []
+
+    class Closes(CountEnv):
+        def close(self):
+            closed.append(self.column)
+
+    envs = in_process(lambda b: CrashEnv("close") if b == 1 else Closes(column=b), 3)
+    with pytest.warns(RuntimeWarning, match="environment 1 .*crash in close"):
+        envs.close()
+    assert closed == [0, 2]
+    envs.close()  # twice is once
+
+
+# Seeds --------------------------------------------------------------------------------------------
+
+
+def starts(rows, b=0):
+    return rows.observation[rows.first[:, b], b].ravel().tolist()
+
+
+def test_five_episodes_have_five_starts_the_same_when_run_again():
+    """B199."""
+    runs = [starts(step(in_process(lambda b: SeedEnv(3), 1), 19)) for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == len(runs[0]) == 5
+
+
+def test_seeds_and_roles_and_columns_start_differently():
+    """B202, B203: an evaluation has no start of the training."""
+    found = set()
+    for seed in (0, 1):
+        for role in (noise.TRAINING_RESETS, noise.EVALUATION_RESETS):
+            rows = step(in_process(lambda b: SeedEnv(3), 2, seed=seed, role=role), 19)
+            found |= {*starts(rows, 0), *starts(rows, 1)}
+    assert len(found) == 2 * 2 * 2 * 5
+
+
+def test_more_environments_change_none_of_the_others():
+    few, many = (step(in_process(lambda b: SeedEnv(2 + b), n), 15) for n in (4, 8))
+    for (path, x), (_, y) in zip(tree_items(few), tree_items(many), strict=True):
+        assert np.array_equal(x, y[:, :4]), path
+
+
+def test_a_second_reset_of_all_starts_like_the_first():
+    envs = in_process(lambda b: SeedEnv(3), 2)
+    assert np.array_equal(step(envs, 9).observation, step(envs, 9).observation)
+
+
+# Snapshots ----------------------------------------------------------------------------------------
+
+
+class OwnSnapshot(SeedEnv):
+    """Cannot be stepped again: it observes how many of its kind were made before it."""
+
+    made = 0
+
+    def __init__(self, n=3):
+        super().__init__(n)
+        OwnSnapshot.made += 1
+        self.serial = OwnSnapshot.made
+        self.observation_space = spaces.Box(0.0, np.inf, (1,))
+
+    def _observation(self):
+        return super()._observation() + np.float32(self.serial)
+
+    def snapshot(self):
+        generator = json.dumps(self.np_random.bit_generator.state).encode()
+        counts = np.array([self.steps, self.serial])
+        return {"counts": counts, "generator": np.frombuffer(generator, np.uint8)}
+
+    def restore(self, state):
+        self.steps, self.serial = state["counts"].tolist()
+        self.np_random.bit_generator.state = json.loads(state["generator"].tobytes())
+
+
+def act_by_row(t, row):
+    """Actions that depend on the row's number alone."""
+    rng = np.random.default_rng(t)
+
+    def draw(x):
+        x[...] = rng.integers(2, size=x.shape) if x.dtype.kind == "i" else rng.normal(size=x.shape)
+
+    tree_map(draw, row.action)
+
+
+def dict_actions(b):
+    actions = spaces.Dict(go=spaces.Discrete(2), at=spaces.Box(-1, 1, (2,)))
+    return SpaceZooEnv(spaces.Box(-1, 1, (3,)), actions, n=4 + b)
+
+
+FACTORIES = {
+    "seed and actions": lambda b: gymnasium.make("CartPole-v1"),
+    "time limit": lambda b: gymnasium.make("Pendulum-v1", max_episode_steps=7 + b),
+    "composite actions": dict_actions,
+    "masks": lambda b: MaskEnv(actions=1, n=5 + b),
+}
+
+
+@pytest.mark.parametrize("kind", FACTORIES)
+@pytest.mark.parametrize("at", range(5, 14))
+def test_an_environment_stepped_again_goes_on_as_if_it_had_not_stopped(kind, at):
+    act = None if kind == "masks" else act_by_row
+    envs = in_process(FACTORIES[kind], 3)
+    whole = step(envs, 25, act)
+    stopped = in_process(FACTORIES[kind], 3)
+    rows = step(stopped, at, act)
+    state = saved(stopped.snapshot())
+    resumed = in_process(FACTORIES[kind], 3)
+    longer = tree_map(np.zeros_like, whole)
+    longer[: at + 1] = rows
+    assert resumed.restore(state, longer[at]) == []
+    go_on(resumed, longer, at, act)
+    for (path, x), (_, y) in zip(tree_items(whole), tree_items(longer), strict=True):
+        assert x.tobytes() == y.tobytes(), path
+    again = saved(resumed.snapshot())
+    assert again["resets"].tolist() == saved(envs.snapshot())["resets"].tolist()
+
+
+@pytest.mark.parametrize("limit", [None, 6])
+@pytest.mark.parametrize("at", [5, 6, 7, 9])
+def test_an_environments_own_snapshot_is_used_and_its_time_limit_goes_on(limit, at):
+    def make(b):
+        return OwnSnapshot(5 + b) if limit is None else TimeLimit(OwnSnapshot(50), limit + b)
+
+    stopped = in_process(make, 2)
+    rows = step(stopped, at)
+    state = saved(stopped.snapshot())
+    assert set(state["own"]) == {"0", "1"}
+    after = tree_map(lambda x: np.concatenate([x, np.zeros((8, *x.shape[1:]), x.dtype)]), rows)
+    go_on(stopped, after, at)
+
+    resumed = in_process(make, 2)
+    other = tree_map(np.zeros_like, after)
+    other[: at + 1] = rows
+    assert resumed.restore(state, other[at]) == []
+    go_on(resumed, other, at)
+    for (path, x), (_, y) in zip(tree_items(after), tree_items(other), strict=True):
+        assert x.tobytes() == y.tobytes(), path
+
+
+def test_a_wrapper_with_a_state_of_its_own_is_stepped_again_instead():
+    envs = in_process(lambda b: TransformReward(OwnSnapshot(5), float), 1)
+    step(envs, 3)
+    assert envs.snapshot()["own"] == {}
+
+
+class Lost(SeedEnv):
+    """Column 1 observes something else each time that it is made."""
+
+    count = 0
+
+    def __init__(self, column, n=6):
+        super().__init__(n)
+        Lost.count += 1
+        self.column, self.shift = column, np.float32(Lost.count if column == 1 else 0)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (1,))
+
+    def _observation(self):
+        return super()._observation() + self.shift
+
+
+@pytest.mark.parametrize("how", ["differs", "raises"])
+def test_a_column_that_cannot_be_brought_back_is_cut_and_the_others_go_on(how, recwarn):
+    def make(b):
+        return Lost(b)
+
+    stopped = in_process(make, 3)
+    rows = step(stopped, 4)
+    state = saved(stopped.snapshot())
+    resumed = in_process(make, 3)
+    if how == "raises":
+        resumed._envs[1].reset = _raise_once(type(resumed._envs[1]).reset, resumed._envs[1])
+    longer = tree_map(lambda x: np.concatenate([x, np.zeros((6, *x.shape[1:]), x.dtype)]), rows)
+    seen = rows.observation[4].copy()
+    assert resumed.restore(state, longer[4]) == [1]
+    assert np.array_equal(longer.observation[4], seen)  # what had arrived stays
+    go_on(resumed, longer, 4)
+    assert longer.truncated[4].tolist() == [False, True, False]
+    assert longer.cut[5].tolist() == longer.first[5].tolist() == [False, True, False]
+    assert not longer.cut[:5].any() and not longer.cut[6:].any()
+    assert longer.reward[5].tolist() == [1, 0, 1]
+    whole = step(in_process(make, 3), 10)
+    for b in (0, 2):
+        assert np.array_equal(whole.observation[:, b], longer.observation[:, b])
+    told = [str(w.message) for w in recwarn]
+    assert any("environment 1 (" in text for text in told) == (how == "raises")
+
+
+def _raise_once(reset, env):
+    left = [1]
+
+    def once(**kwargs):
+        if left:
+            left.clear()
+            raise ConnectionError("the server is gone")
+        return reset(env, **kwargs)
+
+    return once
+
+
+def test_a_lost_column_whose_episode_had_ended_is_not_cut():
+    stopped = in_process(Lost, 2)
+    rows = step(stopped, 6)  # rows 6 are last
+    assert rows.last[-1].all()
+    resumed = in_process(Lost, 2)
+    longer = tree_map(lambda x: np.concatenate([x, np.zeros((2, *x.shape[1:]), x.dtype)]), rows)
+    assert resumed.restore(saved(stopped.snapshot()), longer[6]) == []
+    go_on(resumed, longer, 6)
+    assert longer.first[7].all() and not longer.cut.any() and not longer.truncated.any()
+
+
+def test_actions_of_every_current_episode_are_kept_and_no_others(monkeypatch):
+    """Columns end at different times; a log shorter than an episode gives it up, and it alone."""
+    monkeypatch.setattr(module, "LOG_LIMIT", 40)
+    lengths = [7, 1000, 11]
+    log = module.ActionLog(3)
+    begun, given = [0, 0, 0], []
+    for t in range(500):
+        given.append(np.array([t, t + 1, t + 2]))
+        log.append(given[-1])
+        for b, n in enumerate(lengths):
+            if t - begun[b] + 1 >= n:
+                begun[b] = t + 1
+                log.begin(b)
+        if t % 17 == 0:
+            kept = saved(log.snapshot())
+            log = module.ActionLog.restored(kept, given[-1]) if t % 2 else log
+        for b in range(3):
+            episode = log.episode(b)
+            if episode is None:
+                assert t - begun[b] + 1 > 20  # LOG_LIMIT // 2
+            else:
+                assert [x.tolist() for x in episode] == [x.tolist() for x in given[begun[b] :]]
+        assert len(log._rows) <= 40
+
+
+def test_a_longer_episode_than_the_log_is_cut_on_resume(monkeypatch):
+    monkeypatch.setattr(module, "LOG_LIMIT", 20)
+    envs = in_process(lambda b: CountEnv(4 if b else 1000, column=b), 2)
+    rows = step(envs, 50)
+    resumed = in_process(lambda b: CountEnv(4 if b else 1000, column=b), 2)
+    state = saved(envs.snapshot())
+    assert len(state["log"]["rows"]) <= 10
+    assert resumed.restore(state, rows[50])[0] == 0
