@@ -99,7 +99,11 @@ class Runner:
         if not self._started:
             sampler.reset()
             self._started = True
-        ended = self._evaluate() if self._owed else False
+        ended = False
+        if self._owed:
+            ended = self._evaluate()
+            if self._new_best:
+                self.save()
         while episodes.env_steps < loop.env_steps and not ended and not self.stop.name:
             begun = time.perf_counter()
             before = episodes.env_steps
@@ -206,6 +210,7 @@ class Runner:
         self.console.activity("evaluating")
         evaluation = self._played()
         if evaluation is None:
+            self.console.activity()
             return False
         self.evaluation, self._evaluated_at = evaluation, steps
         self.recorder.record_all(evaluation.metrics())
@@ -232,6 +237,7 @@ class Runner:
         except Exception as error:
             self.console.message(f"evaluation failed, training goes on: {error!r}")
             self.recorder.record("eval/failed", 1.0)
+            self.recorder.write(self.episodes.env_steps)
             evaluator.close()  # its environments are made anew
             evaluation = None
         finally:

@@ -101,11 +101,14 @@ def resume(
     folder = RunFolder(path)
     record = folder.read()
     run = folder.run()
-    state, meta = checkpoint.load(folder.path / "checkpoints")
+    saved, done = None, 0
+    if checkpoint.latest(folder.path / "checkpoints") is not None:
+        saved = checkpoint.load(folder.path / "checkpoints")
+        done = saved[1]["env_steps"]
     if env_steps is not None:
-        if env_steps <= meta["env_steps"]:
+        if env_steps <= done:
             raise UsageError(
-                f"env_steps={env_steps}: the run has taken {meta['env_steps']} already; "
+                f"env_steps={env_steps}: the run has taken {done} already; "
                 "choose a greater length"
             )
         schedule = None if reschedule else run.schedule_steps
@@ -118,12 +121,12 @@ def resume(
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     parts = build(run, Resolved(**record["resolved"]), model=model)
     try:
-        resumed = [*record["resumed"], {"env_steps": meta["env_steps"], "length": env_steps}]
+        resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
         changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
         folder.update(
             status="running", resumed=resumed, schedule_steps=run.schedule_steps_from, **changed
         )
-        return _go(run, parts, folder, (state, meta), hooks, mode, stream)
+        return _go(run, parts, folder, saved, hooks, mode, stream)
     finally:
         parts.close()
 
@@ -181,9 +184,9 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         minibatches = max(1, run.env.num_envs * algo.horizon // algo.minibatch_size)
         shape += f", {algo.update_epochs} × {minibatches} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
+    what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
     return [
-        f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed} · {where} · "
-        f"{folder.path}",
+        f"{what} · {where} · {folder.path}",
         f"preset {run.preset} ({shape}); every flag: rlpyt train {run.algo_name} --help",
     ]
 

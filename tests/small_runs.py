@@ -1,120 +1,147 @@
-"""Small runs for the tests of agents and algorithms: built parts, and an environment of chance."""
+"""Runs of a second, their fingerprints, and signals that strike at a given place in them.
 
-from __future__ import annotations
+As a script: `small_runs.py SIGNAL PLACE N make KIND RUNS` trains such a run, anything else after N
+is a command line of rlpyt; the N-th time that PLACE is reached, SIGNAL is sent to this process.
+"""
 
+import csv
+import dataclasses
+import hashlib
+import os
+import signal
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import gymnasium
-import numpy as np
-import torch
-from gymnasium import spaces
-from torch import Tensor
-
+from rlpyt import checkpoint, faultpoints, noise, training
+from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import A2COptions, PPOOptions
-from rlpyt.algos.windows import Sample, fold
-from rlpyt.arrays import tree_leaves, tree_map
-from rlpyt.build import Parts, build
+from rlpyt.cli import main
 from rlpyt.envs.options import EnvOptions
+from rlpyt.logging.recorder import Recorder
 from rlpyt.models.options import ModelOptions
-from rlpyt.rows import Row, Window
-from rlpyt.run import ALGORITHMS, LoopOptions, Run
+from rlpyt.run import LoopOptions, Run
+from rlpyt.runner import Hooks, Runner
+from rlpyt.vector.in_process import InProcess
 
-SMALL = {"hidden_sizes": (8,), "memory_size": 8}
-
-MODELS: dict[str, dict[str, Any]] = {
-    "feed-forward": {},
-    "feed-forward-shared": {"share_trunk": True},
-    "lstm": {"memory": "lstm"},
-    "lstm-shared": {"memory": "lstm", "share_trunk": True},
-    "gru": {"memory": "gru"},
-    "gru-shared": {"memory": "gru", "share_trunk": True},
+PPO = PPOOptions(horizon=32, minibatch_size=64, update_epochs=2, lr_schedule="linear")
+RUNS = {
+    "ppo": (PPO, ModelOptions(), "CartPole-v1"),
+    "normalized": (
+        dataclasses.replace(PPO, normalize_observation=True, normalize_reward=True),
+        ModelOptions(),
+        "Pendulum-v1",
+    ),
+    "lstm": (PPO, ModelOptions(memory="lstm", memory_size=16), "CartPole-v1"),
+    "gru-chunks": (
+        dataclasses.replace(PPO, state_interval=8),
+        ModelOptions(memory="gru", memory_size=16, share_trunk=True),
+        "CartPole-v1",
+    ),
+    "a2c": (A2COptions(), ModelOptions(), "Acrobot-v1"),
 }
 
 
-class ChanceEnv(gymnasium.Env):
-    """Observations and rewards are drawn; an episode is terminated or truncated by chance.
+def make(kind: str, runs: Path, **loop: Any) -> Run:
+    """A run of 2000 steps: 16 windows (PPO), evaluations, checkpoints and lines between them."""
+    algo, model, env = RUNS[kind]
+    given = {
+        "env_steps": 2000,
+        "seed": 3,
+        "runs": str(runs),
+        "eval_episodes": 4,
+        "eval_interval": 700,
+        "eval_max_steps": 300,
+        "checkpoint_interval": 400,
+        "log_interval": 150,
+        "keep_checkpoints": 9,
+    }
+    return Run(EnvOptions(env, num_envs=4), algo, model, LoopOptions(**given | loop))
 
-    The reward also depends on the action, so that there is something to learn.
+
+def fingerprint(folder: Path) -> str:
+    """Hash of everything that the newest checkpoint holds, and of the metrics without times."""
+    state, _ = checkpoint.load(folder / "checkpoints")
+    digest = hashlib.sha256()
+    absorb(digest, state)
+    lines = (folder / "progress.csv").read_text().splitlines()
+    for row in csv.DictReader(lines):
+        digest.update(repr([(k, v) for k, v in row.items() if "time/" not in k]).encode())
+    return digest.hexdigest()
+
+
+def absorb(digest: Any, tree: Any) -> None:
+    if isinstance(tree, dict):
+        for key in sorted(tree):
+            if not key.startswith("time/"):
+                digest.update(key.encode())
+                absorb(digest, tree[key])
+    elif isinstance(tree, list | tuple):
+        for part in tree:
+            absorb(digest, part)
+    elif hasattr(tree, "numpy"):
+        digest.update(tree.numpy().tobytes())
+    elif hasattr(tree, "tobytes"):
+        digest.update(tree.tobytes())
+    else:
+        digest.update(repr(tree).encode())
+
+
+def stopped_at(windows: int) -> Hooks:
+    """Ask for the end as Ctrl-C does, after so many windows of this process."""
+    count = iter(range(1, 1_000_000))
+
+    def on_window(runner: Runner) -> bool:
+        if next(count) == windows:
+            runner.stop.name = "interrupted"
+        return False
+
+    return Hooks(on_window=on_window)
+
+
+def strike(number: int, place: str, n: int, patch: Callable[[Any, str, Any], None]) -> None:
+    """Send this process a signal before `place` is entered for the n-th time, counted from 1.
+
+    Args:
+        patch: sets an attribute, as pytest's monkeypatch does.
     """
+    left = [n]
 
-    def __init__(self, action: spaces.Space | None = None, end: float = 0.25) -> None:
-        self.observation_space = spaces.Box(-np.inf, np.inf, (3,))
-        self.action_space = action or spaces.Discrete(3)
-        self.end = end
+    def counted() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), number)
 
-    def _observation(self) -> np.ndarray:
-        return self.np_random.normal(size=3).astype(np.float32)
+    def before(owner: Any, name: str, role: int | None = None) -> None:
+        original = getattr(owner, name)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
-        super().reset(seed=seed)
-        return self._observation(), {}
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if role is None or args[0]._seeds.role == role:
+                counted()
+            return original(*args, **kwargs)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        reward = float(self.np_random.normal() + np.sum(action))
-        kind = self.np_random.random()
-        terminated, truncated = kind < self.end / 2, self.end / 2 <= kind < self.end
-        return self._observation(), reward, bool(terminated), bool(truncated), {}
+        patch(owner, name, called)
 
-
-def make(
-    algo: str = "ppo",
-    env: Callable[..., Any] | str = ChanceEnv,
-    *,
-    num_envs: int = 4,
-    model: dict[str, Any] | None = None,
-    loop: dict[str, Any] | None = None,
-    network: Any = None,
-    seed: int = 0,
-    **options: Any,
-) -> Parts:
-    """The parts of a run, environments not yet reset; `options` are the algorithm's."""
-    kinds: dict[str, type[PPOOptions | A2COptions]] = ALGORITHMS
-    defaults = {"horizon": 16, **({"minibatch_size": 32} if algo == "ppo" else {})}
-    run = Run(
-        EnvOptions(env, num_envs=num_envs),  # type: ignore[arg-type]
-        kinds[algo](**{**defaults, **options}),
-        ModelOptions(**{**SMALL, **(model or {})}),
-        LoopOptions(seed=seed, env_steps=10_000, **(loop or {})),
-    )
-    return build(run, model=network)
+    match place:
+        case "build":
+            before(training, "build")
+        case "collect":
+            before(InProcess, "send", noise.TRAINING_RESETS)
+        case "update":
+            before(Learner, "step")
+        case "evaluate":
+            before(InProcess, "send", noise.EVALUATION_RESETS)
+        case "save":
+            patch(faultpoints, "plan", lambda name: counted())
+        case "log":
+            before(Recorder, "write")
 
 
-def collected(parts: Parts, windows: int = 1) -> Window:
-    """The last of so many windows, with an update after each but the last."""
-    parts.sampler.reset()
-    for w in range(windows - 1):
-        parts.algorithm.update(parts.sampler.collect(), 64 * w)
-    return parts.sampler.collect()
-
-
-def chunks_of(parts: Parts, window: Window) -> tuple[Sample, Any]:
-    """What a loss reads of a whole window, and the states at the chunks' first rows."""
-    sample = fold(parts.algorithm.reader.sample(window), window.sample_length)
-    return sample, tree_map(lambda x: x.flatten(0, 1).clone(), window.states)
-
-
-def rows_of(window: Window) -> Row:
-    """A copy of the T + 1 rows."""
-    return tree_map(np.copy, window.rows)
-
-
-def parameters(parts: Parts) -> dict[str, Tensor]:
-    """A copy of the model's parameters by name."""
-    model = parts.agent.model
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
-
-
-def fingerprint(parts: Parts) -> list[Tensor]:
-    """Copies of all that an update changes: agent, optimizer, statistics, generator."""
-    state = {"agent": dict(parts.agent.state_dict()), "algorithm": parts.algorithm.state()}
-    return [torch.as_tensor(leaf).clone() for leaf in tree_leaves(state)]
-
-
-def gradient(parts: Parts, sample: Sample, states: Any) -> Tensor:
-    """The flat gradient of the algorithm's loss, before clipping."""
-    flat = parts.algorithm.learner.parameters
-    flat.zero_grad()
-    loss, _ = parts.algorithm.loss(sample, states)
-    loss.backward()
-    return flat.gradient.clone()
+if __name__ == "__main__":
+    name, place, n, *argv = sys.argv[1:]
+    strike(getattr(signal, name), place, int(n), setattr)
+    if argv[0] == "make":
+        training.train(make(argv[1], Path(argv[2]), name="run"), mode="quiet")
+        sys.exit(0)
+    sys.exit(main(argv))

@@ -31,7 +31,7 @@ LAYERS = [
     ["ring"],
     ["rows", "noise"],
     ["arrays"],
-    ["errors", "faultpoints", "flags", "stopping", "suggest"],
+    ["errors", "faultpoints", "flags", "generators", "stopping", "suggest"],
 ]
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 # Specifications and options import nothing but numpy or tyro: every layer may read them.

@@ -458,9 +458,10 @@ FLAWS = ("the row in flight not reserved", "one counter", "check before the gath
 def read_while_writing(patch: pytest.MonkeyPatch, seed: int, flaw: str) -> tuple[int, int, int]:
     """How many items were kept, of these torn, and how many were given up."""
     rng = np.random.default_rng(seed)
-    horizon = int(rng.integers(1, 4))
-    ring = make(4, 2, horizon, state_interval=2, blocks=2, asynchronous=bool(seed % 2))
-    writers = writers_of(ring, seed)
+    horizon = int(rng.integers(1, 3))
+    options = {"frame_stack": 2, "state_interval": 1, "blocks": 2, "asynchronous": seed % 3 == 0}
+    ring = make(3, 2, horizon, **options)
+    writers = writers_of(ring, seed, 0.1)
 
     def forever(writer: Writer) -> Iterator[None]:
         while True:
@@ -470,8 +471,8 @@ def read_while_writing(patch: pytest.MonkeyPatch, seed: int, flaw: str) -> tuple
     kept = torn = given_up = 0
 
     def before() -> None:
-        if rng.random() < 0.1:  # now and then many stores between two loads
-            for _ in range(rng.geometric(0.05)):
+        if rng.random() < 0.1:  # now and then a few stores, or many, between two loads
+            for _ in range(rng.geometric(rng.choice([0.05, 0.4]))):
                 next(stores[rng.integers(2)])
 
     for _ in range(100):
@@ -486,37 +487,37 @@ def read_while_writing(patch: pytest.MonkeyPatch, seed: int, flaw: str) -> tuple
 
         return run
 
-    patch.setattr(ring_module, "_copy", copy_row_by_row)
     ring._counters = Watched(ring._counters, before, flaw)
     window = ring.window(1, 2)
-    for _ in range(4):
-        if not ring.starts(2)[1].any():
-            continue
-        try:
-            starts, columns = ring.choose(1, 2, rng)
-        except RuntimeError:  # the few rows there are were dead, or out of reach by now
-            continue
-        if not ring.gather(window, starts, columns).all():
-            given_up += 1
-            continue
-        kept += 1
-        try:
-            compare(ring, window, starts, columns, writers)
-        except AssertionError:
-            torn += 1
-    patch.undo()
+    with patch.context() as patched:
+        patched.setattr(ring_module, "_copy", copy_row_by_row)
+        for _ in range(20):
+            if not ring.starts(2)[1].any():
+                continue
+            try:
+                starts, columns = ring.choose(1, 2, rng)
+            except RuntimeError:  # the few rows there are were dead, or out of reach by now
+                continue
+            if not ring.gather(window, starts, columns).all():
+                given_up += 1
+                continue
+            kept += 1
+            try:
+                compare(ring, window, starts, columns, writers)
+            except AssertionError:
+                torn += 1
     return kept, torn, given_up
 
 
 def test_items_that_are_kept_are_whole_whatever_is_written_between_two_loads(monkeypatch):
-    results = [read_while_writing(monkeypatch, seed, "") for seed in range(60)]
+    results = [read_while_writing(monkeypatch, seed, "") for seed in range(12)]
     kept, torn, given_up = np.array(results).sum(0)
-    assert torn == 0 and kept > 20 and given_up > 20
+    assert torn == 0 and kept > 50 and given_up > 10
 
 
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_flawed_reader_keeps_torn_items(monkeypatch, flaw):
-    assert any(read_while_writing(monkeypatch, seed, flaw)[1] for seed in range(60))
+    assert any(read_while_writing(monkeypatch, seed, flaw)[1] for seed in range(30))
 
 
 # The protocol as a model, under every interleaving.
@@ -622,7 +623,7 @@ def reader(
 
 def explore(flaw: str = "", kills: bool = False) -> set[str]:
     found: set[str] = set()
-    for horizon, margin, late in itertools.product((1, 2), (0, 1), (0, 1, 2)):
+    for horizon, margin, late in itertools.product((1, 2), (0,) if kills else (0, 1), (0, 1, 2)):
         num_slots = 2 + 1 + (horizon + margin if margin else 0)
         ahead = 0 if flaw == FLAWS[0] else 1
         setting = horizon, num_slots, 2 * num_slots // horizon + 1, late

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -170,6 +171,8 @@ def _registered(entry: Registration, options: EnvOptions, offered: dict[str, Any
     try:
         creator = load_env_creator(point) if isinstance(point, str) else point
         kwargs = _arguments(creator, options, offered, entry.kwargs)
+        if ".mujoco." in str(point):
+            _hear_mujoco()
         return gymnasium.make(
             entry,
             max_episode_steps=options.max_episode_steps,
@@ -178,6 +181,20 @@ def _registered(entry: Registration, options: EnvOptions, offered: dict[str, Any
         )
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise missing(entry.id, error) from error
+
+
+def _hear_mujoco() -> None:
+    """Have MuJoCo's warnings told as Python's, once each, instead of written to a file here.
+
+    MuJoCo 3.17 deprecates an attribute that Gymnasium's models have, which is no user's business.
+    """
+    import mujoco
+
+    def tell(text: str) -> None:
+        if "settotalmass" not in text:
+            warnings.warn(f"MuJoCo: {text.strip()}", stacklevel=2)
+
+    mujoco.set_mju_user_warning(tell)
 
 
 def _call(factory: Callable[..., Any], options: EnvOptions, offered: dict[str, Any]) -> Any:

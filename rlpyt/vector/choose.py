@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 from rlpyt.envs.make import is_atari, make
@@ -34,5 +35,14 @@ def environments(
     if training and how == "native":
         return NativeEnvironments(make_pool(options, num_envs), spec, seeds)
     role, first = ("train", 0) if training else ("evaluation", options.num_envs)
-    envs = [make(options, first + b, role=role) for b in range(num_envs)]
+    envs = []
+    try:
+        for b in range(num_envs):
+            envs.append(make(options, first + b, role=role))
+    except Exception as error:
+        error.add_note(f"while environment {b} of {num_envs} ({spec.id}, {role}) was made")
+        for env in envs:
+            with suppress(Exception):  # it must not mask the first one
+                env.close()
+        raise
     return InProcess(envs, spec, seeds)

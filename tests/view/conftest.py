@@ -14,7 +14,8 @@ def make_run() -> Callable[..., Path]:
 
     def make(folder: Path, columns: dict[str, list[Any]], **fields: Any) -> Path:
         folder.mkdir(parents=True)
-        content = {"format": 1, "algo": "ppo", "env": "CartPole-v1", "seed": 0, "options": {}}
+        content = {"format": 1, "algo": "ppo", "env": "CartPole-v1", "seed": 0, "env_steps": 0}
+        content |= {"options": {}, "resolved": {}, "resumed": [], "status": "finished"}
         (folder / "run.json").write_text(json.dumps(content | fields))
         rows = [list(columns), *zip(*columns.values(), strict=True)]
         lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]

@@ -1,0 +1,79 @@
+"""The first signal asks, the second one ends at once, and handlers are given back."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from rlpyt.stopping import StopSignal
+
+SIGNALS = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_is_held_and_nothing_else_happens(number):
+    with StopSignal() as stop:
+        assert stop.name == ""  # the control
+        os.kill(os.getpid(), number)
+        assert stop.name == SIGNALS[number][0]
+
+
+def test_the_handlers_of_before_return():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with StopSignal():
+        assert [signal.getsignal(number) for number in SIGNALS] != before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    with pytest.raises(ZeroDivisionError), StopSignal():
+        _ = 1 / 0
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_handler_that_python_did_not_install_is_no_error(monkeypatch):
+    stop = StopSignal()
+    with stop:
+        stop._previous[signal.SIGTERM] = None  # what signal.signal returns then
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("first", SIGNALS)
+@pytest.mark.parametrize("second", SIGNALS)
+def test_the_second_signal_ends_the_process_at_once(first, second):
+    """R6, F15: also where nothing ever looks at the flag."""
+    code = (
+        "import time\nfrom rlpyt.stopping import StopSignal\n"
+        "with StopSignal() as stop:\n print('ready', flush=True)\n"
+        " while not stop.name: time.sleep(0.01)\n print('asked', flush=True)\n time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(first)
+        assert child.stdout.readline() == "asked\n"
+        begun = time.monotonic()
+        child.send_signal(second)
+        assert child.wait(5) == SIGNALS[second][1]
+        assert time.monotonic() - begun < 1
+    finally:
+        child.kill()
+        child.stdout.close()
+        child.wait(5)
+
+
+def test_nothing_is_installed_outside_of_the_main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    found = []
+
+    def enter():
+        with StopSignal():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join(5)
+    assert found == [before]
