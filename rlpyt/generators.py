@@ -1,4 +1,4 @@
-"""The global generators of Python, NumPy and PyTorch, which environments and hooks may draw from."""
+"""Global generators of Python, NumPy and PyTorch, which environments and hooks may draw from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+
+
+def seed_generators(seed: int) -> None:
+    """Begin all three anew: environments that draw from them are reproducible too."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.manual_seed(seed >> 1)
 
 
 def generators() -> dict[str, Any]:

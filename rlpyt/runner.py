@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlpyt import checkpoint
+from rlpyt import checkpoint, noise
 from rlpyt.build import Parts
 from rlpyt.evaluation import Evaluation, Stopped, game_over
-from rlpyt.generators import generators, restore_generators
+from rlpyt.generators import generators, restore_generators, seed_generators
 from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
@@ -97,6 +97,7 @@ class Runner:
         """
         loop, episodes, sampler = self.run.loop, self.episodes, self.parts.sampler
         if not self._started:
+            seed_generators(noise.seed(self.parts.resolved.seed, noise.GLOBAL_GENERATORS))
             sampler.reset()
             self._started = True
         ended = False

@@ -121,6 +121,8 @@ def resume(
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     parts = build(run, Resolved(**record["resolved"]), model=model)
     try:
+        if saved is None and run.loop.init_from:
+            _start_from(parts, Path(run.loop.init_from))
         resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
         changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
         folder.update(

@@ -1,7 +1,7 @@
 """Runs of a second, their fingerprints, and signals that strike at a given place in them.
 
-As a script: `small_runs.py SIGNAL PLACE N make KIND RUNS` trains such a run, anything else after N
-is a command line of rlpyt; the N-th time that PLACE is reached, SIGNAL is sent to this process.
+As a script: `small_runs.py SIGNAL PLACE N ...`, followed by a command line of rlpyt: before PLACE
+is entered for the N-th time, SIGNAL is sent to the process.
 """
 
 import csv
@@ -138,10 +138,16 @@ def strike(number: int, place: str, n: int, patch: Callable[[Any, str, Any], Non
             before(Recorder, "write")
 
 
+def child(name: str, place: str, n: int, kind: str, runs: Path) -> None:
+    """In a process of its own: go on with the run named "run", or begin it, until it is struck."""
+    strike(getattr(signal, name), place, n, setattr)
+    if (runs / "run").exists():
+        training.resume(runs / "run", mode="quiet")
+    else:
+        training.train(make(kind, runs, name="run"), mode="quiet")
+
+
 if __name__ == "__main__":
     name, place, n, *argv = sys.argv[1:]
     strike(getattr(signal, name), place, int(n), setattr)
-    if argv[0] == "make":
-        training.train(make(argv[1], Path(argv[2]), name="run"), mode="quiet")
-        sys.exit(0)
     sys.exit(main(argv))

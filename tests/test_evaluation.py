@@ -155,8 +155,6 @@ def test_training_is_the_same_with_and_without_evaluations(memory, tmp_path):
     """B190, B191, B202: rows, weights, normalizer, generators, even global ones."""
     found = []
     for interval, episodes in ((0, 0), (0, 3), (50, 3)):
-        random.seed(0)
-        np.random.seed(0)  # noqa: NPY002
         options = run(
             tmp_path, careless, memory=memory, normalize=True, eval_interval=interval,
             eval_episodes=episodes, eval_stochastic=True,

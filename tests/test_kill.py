@@ -2,32 +2,65 @@
 
 import csv
 import json
+import multiprocessing
+import os
 import random
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+import small_runs
 from small_runs import fingerprint, make, strike
 
 from rlpyt.checkpoint import load
+from rlpyt.cli import main
+from rlpyt.runner import Hooks
 from rlpyt.training import resume, train
 
-TRAIN = (
-    "train ppo --env CartPole-v1 --seed 3 --name run --env-steps 2000 --num-envs 4 --horizon 32 "
-    "--minibatch-size 64 --eval-episodes 2 --checkpoint-interval 400"
-).split()
+TRAIN = [
+    *(
+        "train",
+        "ppo",
+        "--env",
+        "CartPole-v1",
+        "--seed",
+        "3",
+        "--name",
+        "run",
+        "--env-steps",
+        "2000",
+    ),
+    *("--num-envs", "4", "--horizon", "32", "--minibatch-size", "64", "--eval-episodes", "2"),
+]
 
 
-def child(number: str, place: str, n: int, *argv: str) -> subprocess.CompletedProcess:
-    script = Path(__file__).with_name("small_runs.py")
+def command(number: str, place: str, n: int, *argv: str) -> subprocess.CompletedProcess:
+    """A command line of rlpyt in a new interpreter, struck by a signal."""
     return subprocess.run(
-        [sys.executable, script, number, place, str(n), *argv],
+        [sys.executable, small_runs.__file__, number, place, str(n), *argv],
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+@pytest.fixture(scope="module")
+def child():
+    """Runs `small_runs.child` in a process of its own and gives its exit code."""
+    context = multiprocessing.get_context("forkserver")  # imports torch once for all of them
+    context.set_forkserver_preload(["small_runs"])
+
+    def run(*arguments):
+        process = context.Process(target=small_runs.child, args=arguments)
+        process.start()
+        process.join(60)
+        assert not process.is_alive()
+        return process.exitcode
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.path.dirname(small_runs.__file__))  # for the preload
+        yield run
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +77,24 @@ def whole(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize(
-    ("place", "n"),
-    [
-        ("collect", 1), ("collect", 77), ("collect", 500), ("update", 1), ("update", 63),
-        ("evaluate", 1), ("evaluate", 120), ("save", 3), ("save", 14), ("log", 4), ("log", 16),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+PLACES = [
+    (signal.SIGINT, place, n)
+    for place, counts in {
+        "collect": (1, 77, 500),
+        "update": (1, 63),
+        "evaluate": (1, 120),
+        "save": (3, 14),
+        "log": (4, 16),
+    }.items()
+    for n in counts
+]
+
+
+@pytest.mark.parametrize(("number", "place", "n"), [*PLACES, (signal.SIGTERM, "update", 9)])
 def test_a_signal_anywhere_saves_and_the_run_goes_on_exactly(
     number, place, n, whole, tmp_path, monkeypatch
 ):
     """F14, F16."""
-    if number == signal.SIGTERM and n != 1:
-        pytest.skip("one place of each kind is enough for the second signal")
     with monkeypatch.context() as patch:
         strike(number, place, n, patch.setattr)
         outcome = train(make("ppo", tmp_path), mode="quiet")
@@ -73,60 +110,69 @@ def test_a_signal_anywhere_saves_and_the_run_goes_on_exactly(
     assert len(json.loads((outcome.folder / "run.json").read_text())["resumed"]) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_the_last_evaluation_leaves_it_for_the_resumed_run(
-    number, whole, tmp_path, monkeypatch
-):
-    sends = []
+def test_a_signal_during_the_last_evaluation_leaves_it_for_the_resumed_run(tmp_path, monkeypatch):
+    control = train(make("ppo", tmp_path / "control", eval_interval=0), mode="quiet")
     with monkeypatch.context() as patch:
-        strike(number, "evaluate", 1_000_000, patch.setattr)
-        outcome = train(make("ppo", tmp_path / "control", eval_interval=0), mode="quiet")
-        assert outcome.status == "finished" and not sends
-    with monkeypatch.context() as patch:
-        strike(number, "evaluate", 3, patch.setattr)
+        strike(signal.SIGINT, "evaluate", 3, patch.setattr)
         outcome = train(make("ppo", tmp_path / "runs", eval_interval=0), mode="quiet")
-    assert outcome.status != "finished" and outcome.runner.evaluation is None
+    assert outcome.status == "interrupted" and outcome.runner.evaluation is None
     resumed = resume(outcome.folder, mode="quiet")
     assert resumed.status == "finished" and resumed.runner.evaluation is not None
-    assert fingerprint(resumed.folder) == fingerprint(tmp_path / "control" / "x") if False else True
+    assert fingerprint(resumed.folder) == fingerprint(control.folder)
 
 
 def test_the_command_line_says_by_its_exit_code_how_it_ended(tmp_path):
-    """R4: 130 and saved, 75 and saved, 130 with nothing to save."""
-    early = child("SIGINT", "build", 1, *TRAIN)
+    """R4: 130 with nothing to save, 75 and saved."""
+    early = command("SIGINT", "build", 1, *TRAIN)
     assert early.returncode == 130, early.stderr
     assert "interrupted before there was anything to save" in early.stderr
     assert not (tmp_path / "runs").exists() and "Traceback" not in early.stderr
-    inside = child("SIGINT", "collect", 200, *TRAIN)
-    assert inside.returncode == 130, inside.stderr
-    assert "interrupted, saved; go on with: rlpyt resume runs/run" in inside.stdout
-    again = child("SIGTERM", "update", 5, "resume", "runs/run")
-    assert again.returncode == 75, again.stderr
-    last = child("SIGINT", "build", 9, "resume", "runs/run")
-    assert last.returncode == 0, last.stderr
+    inside = command("SIGTERM", "collect", 200, *TRAIN)
+    assert inside.returncode == 75, inside.stderr
+    assert "terminated, saved; go on with: rlpyt resume runs/run" in inside.stdout
+
+
+def test_interrupted_twice_and_resumed_by_the_command_line(tmp_path, monkeypatch, capsys):
+    """130 and saved, 130 again, 0."""
+    for place, argv, code in (
+        ("collect", TRAIN, 130),
+        ("update", ["resume", "runs/run"], 130),
+        ("nowhere", ["resume", "runs/run"], 0),
+    ):
+        with monkeypatch.context() as patch:
+            strike(signal.SIGINT, place, 20, patch.setattr)
+            assert main(argv) == code
     record = json.loads((tmp_path / "runs" / "run" / "run.json").read_text())
     assert record["status"] == "finished" and len(record["resumed"]) == 2
-    rows = list(csv.DictReader((tmp_path / "runs" / "run" / "progress.csv").open()))
+    rows = csv.DictReader((tmp_path / "runs" / "run" / "progress.csv").read_text().splitlines())
     steps = [int(row["env_steps"]) for row in rows]
-    assert steps == sorted(set(steps))
+    assert steps == sorted(set(steps))  # B205, B206
+    assert "interrupted, saved; go on with: rlpyt resume runs/run" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", ["ppo", "lstm"])
-def test_a_run_killed_at_three_random_points_equals_one_that_was_not(kind, whole, tmp_path):
-    """F17, F18, B221; D2: while it collects, learns and saves, each time in a new process."""
+@pytest.mark.parametrize("kind", ["ppo", "lstm", "normalized"])
+def test_a_run_killed_at_three_random_points_equals_one_that_was_not(kind, child, whole, tmp_path):
+    """F17, F18, B221, D2: while it collects, learns and saves, each time in a new process."""
     rng = random.Random(kind)
-    folder = tmp_path / "run"
-    killed = child("SIGKILL", "collect", rng.randrange(150, 300), "make", kind, str(tmp_path))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    places = [("update", rng.randrange(1, 12)), ("save", rng.randrange(1, 14))]
-    before = 0
-    for place, n in places:
+    folder, before = tmp_path / "run", 400
+    places = [("collect", rng.randrange(150, 300)), ("update", rng.randrange(1, 12))]
+    for place, n in [*places, ("save", rng.randrange(1, 14))]:
+        assert child("SIGKILL", place, n, kind, tmp_path) == -signal.SIGKILL
         _, meta = load(folder / "checkpoints")
-        assert meta["env_steps"] >= max(before, 400)  # never older than one period
+        assert meta["env_steps"] >= before  # never older than one period
         before = meta["env_steps"]
         assert json.loads((folder / "run.json").read_text())["status"] == "running"
-        killed = child("SIGKILL", place, n, "resume", str(folder), "--quiet")
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
     resumed = resume(folder, mode="quiet")
     assert resumed.status == "finished"
     assert fingerprint(folder) == whole(kind)
+
+
+def test_control_a_run_resumed_with_another_generator_differs(whole, tmp_path):
+    part = train(make("ppo", tmp_path), hooks=small_runs.stopped_at(5), mode="quiet")
+
+    def disturb(runner):
+        if runner.steps_here < 200:
+            runner.parts.algorithm.generator.manual_seed(0)
+
+    resumed = resume(part.folder, hooks=Hooks(on_window=disturb), mode="quiet")
+    assert fingerprint(resumed.folder) != whole("ppo")

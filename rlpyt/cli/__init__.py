@@ -37,9 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"{name}: {error}{_help_for(error, argv)}")
         return 2
     except EnvironmentFault as error:
-        if error.__cause__ is not None:
+        if error.__cause__ not in (None, error):
             raise
-        _complain(f"rlpyt {command}: {error}")
+        notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
+        _complain(f"rlpyt {command}: {error}{notes}")
         return 1
     except BrokenPipeError:
         # Who read the output has gone (| head): nothing is left to say, and nothing is wrong.

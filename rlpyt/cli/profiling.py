@@ -29,8 +29,6 @@ _PARTS = {
     ("rlpyt/agents/policy_gradient.py", "act"): "act",
     ("rlpyt/algos/ppo.py", "update"): "learn",
     ("rlpyt/algos/a2c.py", "update"): "learn",
-    ("rlpyt/vector/in_process.py", "send"): "env",
-    ("rlpyt/vector/in_process.py", "reset"): "env",
     ("rlpyt/build.py", "build"): "start",
 }
 _OURS = str(Path(__file__).parents[1])
@@ -81,8 +79,9 @@ class Profiler:
             file = frame.f_code.co_filename
             if file.startswith(_OURS):
                 line = line or (file, frame.f_lineno)
-                found = _PARTS.get((file[len(_OURS) - 5 :], frame.f_code.co_name))
-                part = found or part
+                name = file[len(_OURS) - 5 :]  # rlpyt/...
+                found = "env" if name.startswith("rlpyt/vector/") else None
+                part = _PARTS.get((name, frame.f_code.co_name), found) or part
             frame = frame.f_back
         self._parts[part] += 1
         if line is not None:

@@ -26,17 +26,19 @@ def default(env: Any) -> Run:
 
 
 def classic(env: Any) -> Run:
-    """CartPole: 8 environments as in the zoo, longer windows and a linear learning rate."""
+    """CartPole: 8 environments as in the zoo, Adam, and a linear learning rate."""
     return Run(
         env=EnvOptions(env, num_envs=8),  # zoo
-        # Zoo: entropy_coef; its 500k steps at the defaults become 200k by the rest (ours).
+        # Zoo: entropy_coef, and the defaults over 500k steps. Adam, horizon, lambda and lr: ours,
+        # for 200k: seeds 0, 1, 2 evaluate to 500, with RMSprop at 7e-4 to 439, 475 and 255.
         algo=A2COptions(
-            horizon=16,
-            lr=2e-3,
+            horizon=8,
+            lr=3e-3,
             lr_schedule="linear",
             gamma=0.99,
             gae_lambda=0.95,
             entropy_coef=0.0,
+            optimizer="adam",
         ),
         model=ModelOptions(hidden_sizes=(64, 64), activation="tanh", share_trunk=False),
         loop=LoopOptions(env_steps=200_000),
@@ -169,13 +171,14 @@ def memory(env: Any) -> Run:
     """Memory tasks: the classic preset with an LSTM (--memory gru, or none for its blind twin)."""
     return Run(
         env=EnvOptions(env, num_envs=8),
-        algo=A2COptions(  # as `classic`; a window is what the gradient sees of the past
+        algo=A2COptions(  # as `classic`; twice the rows: the gradient sees one window
             horizon=16,
-            lr=2e-3,
+            lr=3e-3,
             lr_schedule="linear",
             gamma=0.99,
             gae_lambda=0.95,
             entropy_coef=0.0,
+            optimizer="adam",
         ),
         model=ModelOptions(share_trunk=False, memory="lstm", memory_size=64),
         loop=LoopOptions(env_steps=200_000),

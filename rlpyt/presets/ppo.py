@@ -54,6 +54,7 @@ def classic(env: Any) -> Run:
             gamma=0.99,
             gae_lambda=0.95,
             clip_coef=0.2,
+            clip_schedule="linear",
             entropy_coef=0.0,
         ),
         model=ModelOptions(hidden_sizes=(64, 64), activation="tanh", share_trunk=False),

@@ -37,10 +37,10 @@ def environments(
     role, first = ("train", 0) if training else ("evaluation", options.num_envs)
     envs = []
     try:
-        for b in range(num_envs):
-            envs.append(make(options, first + b, role=role))
+        envs.extend(make(options, first + b, role=role) for b in range(num_envs))
     except Exception as error:
-        error.add_note(f"while environment {b} of {num_envs} ({spec.id}, {role}) was made")
+        made = len(envs)
+        error.add_note(f"while environment {made} of {num_envs} ({spec.id}, {role}) was made")
         for env in envs:
             with suppress(Exception):  # it must not mask the first one
                 env.close()

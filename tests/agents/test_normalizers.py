@@ -2,12 +2,14 @@
 
 import copy
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_runs import ChanceEnv, collected, make
+from small_parts import ChanceEnv, collected, make
+from toys import CountEnv
 
 from rlpyt.agents.normalizers import ObservationNormalizer, RewardScale
 from rlpyt.arrays import namedarraytuple
@@ -76,12 +78,32 @@ def test_what_is_read_has_mean_0_and_standard_deviation_1_and_is_clipped():
     normalizer = merged([rows])
     read = normalizer(rows)
     assert torch.equal(read.camera, rows.camera) and read.camera.dtype == torch.uint8
-    for x in (read.speed.flatten(0, 1), read.goal.flatten(0, 1)):
-        torch.testing.assert_close(x.mean(0).double(), torch.zeros(x.shape[1:]).double(), atol=0.05, rtol=0)
-        torch.testing.assert_close(x.std(0).double(), torch.ones(x.shape[1:]).double(), atol=0.05, rtol=0)
+    for x in (read.speed, read.goal):
+        assert x.mean(0).abs().max() < 0.05 and (x.std(0) - 1).abs().max() < 0.05
     far = rows[:1].replace(goal=torch.full((1, 1), 1e9, dtype=torch.float64))
     assert float(normalizer(far).goal) == normalizer.clip == 10.0
     assert normalizer(rows.replace(speed=rows.speed)[3, 0]).speed.shape == (3,)
+
+
+class Brightness(ChanceEnv):
+    """Observes three numbers from 0 to 255 as float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0.0, 255.0, (3,), np.float32)
+
+    def _observation(self) -> np.ndarray:
+        return (255 * self.np_random.random(3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_what_the_network_scales_itself_is_scaled_once(normalize):
+    """B044: 0 .. 255 of another type are divided by 255, by policy and value alike."""
+    parts = make(env=Brightness, normalize_observation=normalize)
+    raw = collected(parts, 3).inputs()
+    read = parts.agent.read(raw).observation
+    for trunk in (parts.agent.model.actor, parts.agent.model.critic):
+        torch.testing.assert_close(trunk.encoder.part(read), raw.observation / 255)
 
 
 def test_before_the_first_update_it_is_the_identity():
@@ -135,8 +157,6 @@ def test_rows_of_windows_are_merged_once_each_after_their_update():
 
 def test_evaluation_reads_by_the_training_statistics_and_leaves_them():
     """B191; and the reported return is raw, as CountEnv's lengths show."""
-    from toys import CountEnv
-
     parts = make(
         env=lambda: CountEnv(7, "trunc"),
         normalize_observation=True,
@@ -161,7 +181,7 @@ def test_evaluation_reads_by_the_training_statistics_and_leaves_them():
 
 
 def returns_of(reward: np.ndarray, first: np.ndarray, gamma: float) -> np.ndarray:
-    """Every running return of arrivals [T, B] by its sum, first rows left out, one column after another."""
+    """The running returns of arrivals [T, B] that are not first, each by its sum."""
     found = []
     for b in range(reward.shape[1]):
         for t in range(len(reward)):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_runs import MODELS, chunks_of, collected, fingerprint, make, parameters
+from small_parts import MODELS, chunks_of, collected, everything, make, parameters
 from torch import nn
 
 from rlpyt.algos.learner import Learner
@@ -69,7 +69,7 @@ def test_a_nan_in_a_window_stops_the_update_before_it_changes_anything(name, alg
     """The reward of a live row: agent and optimizer stay as they were, bit for bit."""
     parts = make(algo, model=MODELS[name], gae_lambda=0.9)
     window = collected(parts, 3)
-    before = fingerprint(parts)
+    before = everything(parts)
     generator = getattr(parts.algorithm, "generator", None)
     drawn = generator.get_state() if generator else None
     window.rows.reward[5] = NAN
@@ -77,7 +77,7 @@ def test_a_nan_in_a_window_stops_the_update_before_it_changes_anything(name, alg
         parts.algorithm.update(window, 0)
     if generator:
         generator.set_state(drawn)  # the order of the epoch was drawn already
-    for x, y in zip(before, fingerprint(parts), strict=True):
+    for x, y in zip(before, everything(parts), strict=True):
         assert torch.equal(x, y)
 
 
@@ -99,7 +99,7 @@ def test_the_step_is_the_optimizers_on_the_clipped_gradient():
     norm = np.sqrt(3 * 9.0 + 5 * 16.0)
     assert float(metrics[-1]) == pytest.approx(norm)
     clipped = 0.5 * 3 / norm
-    assert float(module.before[0]) == pytest.approx(1 - 0.1 * clipped / (clipped + 1e-5))
+    assert module.before[0].item() == pytest.approx(1 - 0.1 * clipped / (clipped + 1e-5))
 
 
 @pytest.mark.parametrize("algo", ["ppo", "a2c"])
@@ -131,7 +131,7 @@ def test_saved_and_restored_in_the_middle_the_steps_are_the_same(algo, optimizer
     assert two.algorithm.learner.updates == one.algorithm.learner.updates > 0
     for parts in (one, two):
         parts.algorithm.update(window, 0)
-    assert all(torch.equal(x, y) for x, y in zip(fingerprint(one), fingerprint(two), strict=True))
+    assert all(torch.equal(x, y) for x, y in zip(everything(one), everything(two), strict=True))
 
 
 @pytest.mark.parametrize("algo", ["ppo", "a2c"])

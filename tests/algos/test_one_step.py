@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from small_runs import ChanceEnv, collected, make, parameters, rows_of
+from small_parts import ChanceEnv, collected, make, parameters, rows_of
 
 from rlpyt.rows import Row
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 import torch
-from small_runs import (
+from small_parts import (
     MODELS,
     chunks_of,
     collected,
-    fingerprint,
+    everything,
     gradient,
     make,
     parameters,
@@ -265,7 +265,7 @@ def test_the_same_generator_gives_the_same_update_and_another_another():
         if shift:
             parts.algorithm.generator.manual_seed(7)
         parts.algorithm.update(window, 0)
-        results.append(torch.cat([x.flatten().double() for x in fingerprint(parts)]))
+        results.append(torch.cat([x.flatten().double() for x in everything(parts)]))
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
 
 
@@ -278,7 +278,7 @@ def test_a_saved_algorithm_goes_on_as_if_it_had_not_been():
     two.algorithm.load(state)
     for parts in (one, two):
         parts.algorithm.update(window, 64)
-    for x, y in zip(fingerprint(one), fingerprint(two), strict=True):
+    for x, y in zip(everything(one), everything(two), strict=True):
         assert torch.equal(x, y)
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_runs import (
+from small_parts import (
     MODELS,
     ChanceEnv,
     chunks_of,
     collected,
-    fingerprint,
+    everything,
     gradient,
     make,
     rows_of,
@@ -367,6 +367,6 @@ def test_parts_of_another_window_are_another_sample():
     parts = make()
     with pytest.raises(dataclasses.FrozenInstanceError):
         parts.algorithm.options.gamma = 0.5
-    before = fingerprint(parts)
+    before = everything(parts)
     parts.algorithm.reader.sample(collected(parts))
-    assert all(torch.equal(x, y) for x, y in zip(before, fingerprint(parts), strict=True))
+    assert all(torch.equal(x, y) for x, y in zip(before, everything(parts), strict=True))

@@ -139,6 +139,24 @@ def test_home_display_and_terminal_are_not_needed():
     assert "eval" in out
 
 
+def test_an_environments_fault_is_one_message_and_1(capsys):
+    Path("faulty.py").write_text(
+        "import gymnasium, numpy as np\n"
+        "class Env(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(-1, 1, (2,))\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        return np.zeros(2, np.float32), {}\n"
+        "    def step(self, action):\n"
+        "        return np.full(2, np.nan, np.float32), 0.0, False, False, {}\n"
+    )
+    assert main(["train", "a2c", "--env", "faulty:Env", "--env-steps", "1k", "--quiet"]) == 1
+    err = capsys.readouterr().err
+    assert "not finite" in err
+    assert "Traceback" not in err
+    assert json.loads((the_run() / "run.json").read_text())["status"] == "failed"
+
+
 def test_profile_says_where_the_time_went(capsys):
     assert main(["train", "a2c", *SHORT, "--quiet", "--profile"]) == 0
     lines = capsys.readouterr().out.splitlines()

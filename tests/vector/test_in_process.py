@@ -412,10 +412,11 @@ def test_actions_of_every_current_episode_are_kept_and_no_others(monkeypatch):
     monkeypatch.setattr(module, "LOG_LIMIT", 40)
     lengths = [7, 1000, 11]
     log = module.ActionLog(3)
-    begun, given = [0, 0, 0], []
+    begun, given, row = [0, 0, 0], [], np.zeros(3, np.int64)
     for t in range(500):
-        given.append(np.array([t, t + 1, t + 2]))
-        log.append(given[-1])
+        row[:] = t, t + 1, t + 2  # the storage of a window, which is written again
+        log.append(row)
+        given.append(row.copy())
         for b, n in enumerate(lengths):
             if t - begun[b] + 1 >= n:
                 begun[b] = t + 1
