@@ -45,20 +45,18 @@ def fence() -> None:
     """
     if not _STORES_IN_ORDER:
         lock = Lock()  # new each time: one that another thread holds during a fork stays held
-        with lock:
-            pass
-        with lock:
-            pass
+        for _ in range(2):
+            lock.acquire()
+            lock.release()
 
 
 class Ring:
     """Rows [S, B] of which the last `capacity` answered ones of each column can be read.
 
     Args:
-        example: one row without leading dimensions.
+        example, reads, frame_stack, state: as a Window takes them.
         capacity, num_envs: C, counted in rows of a column, and B.
         horizon: T, the most rows of one window.
-        reads, frame_stack, state: as a Window takes them.
         state_interval: the state is kept at every k-th row; items begin at such rows only.
         blocks: into how many blocks the columns are cut; sizes differ by at most one.
         asynchronous: rows are read while others are written.
@@ -84,9 +82,9 @@ class Ring:
         least = max(horizon, self.history + 1)
         if capacity < least:
             raise UsageError(
-                f"a replay of {capacity} rows for each of {num_envs} environments cannot hold a "
-                f"window of {horizon} rows, or a row and the {self.history} before it that it is "
-                f"read with; choose a capacity of at least {least * num_envs} rows"
+                f"a replay of {capacity} rows for each of {num_envs} environments holds no window "
+                f"of {horizon} rows, or no row and the {self.history} before it that it is read "
+                f"with; choose a capacity of at least {least * num_envs} rows"
             )
         if not 1 <= blocks <= num_envs:
             raise UsageError(f"{blocks} blocks of {num_envs} environments; choose 1 to {num_envs}")
@@ -100,19 +98,14 @@ class Ring:
         self.rows: Row = zeros(example, (self.num_slots, num_envs), shared=shared)
         one_state = tree_map(lambda x: x[0], as_arrays(state))
         self.states = zeros(one_state, (num_states, num_envs), shared=shared)
-        line = np.zeros(8, np.int64)  # 64 bytes, of which a counter is the first 8
+        line = np.zeros(8, np.int64)  # a cache line, of which a counter is the first 8 bytes
         self._counters: np.ndarray = zeros(line, (2, blocks), shared=shared)[..., 0]
         self._counters[RESERVED] = 1  # row 0 is in flight before any is answered
-        self._sizes = np.array(
-            [num_envs // blocks + (i < num_envs % blocks) for i in range(blocks)]
-        )
-        self._begins = np.cumsum(self._sizes) - self._sizes
+        ends = np.arange(blocks + 1) * num_envs // blocks
+        self._begins, self._sizes = ends[:-1], np.diff(ends)
         self._block_of = np.repeat(np.arange(blocks), self._sizes)  # [B]
         self._example, self._state = example, state
-        columns = zip(self._begins.tolist(), self._sizes.tolist(), strict=True)
-        self.blocks = [
-            Block(self, self._counters[:, i], slice(b, b + n)) for i, (b, n) in enumerate(columns)
-        ]
+        self.blocks = [Block(self, i, slice(*ends[i : i + 2].tolist())) for i in range(blocks)]
 
     def window(self, items: int, length: int) -> Window:
         """Private memory for items of `length` rows (2 or more): column i holds item i."""
@@ -137,15 +130,10 @@ class Ring:
     def choose(
         self, items: int, length: int, generator: np.random.Generator, trained: range = range(1)
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw items, every usable start of every column with the same probability.
+        """Draw items of `length` rows, each usable start of each column equally often.
 
-        Args:
-            items: N.
-            length: L; an item is the rows start .. start + L - 1.
-            trained: rows of an item, counted from its start; one of them at least is live.
-
-        Returns:
-            [N] starts, as absolute rows; [N] columns.
+        Returns [items] starts, as absolute rows, and columns. Of the rows start + i, i in
+        `trained`, one at least is live.
         """
         first, counts = self.starts(length)
         ends = np.cumsum(counts * self._sizes)
@@ -168,14 +156,10 @@ class Ring:
     def gather(
         self, window: Window, starts: np.ndarray, columns: np.ndarray, items: Any = None
     ) -> np.ndarray:
-        """Copy items, their history and the states at their starts into a `window()`.
+        """Copy chosen items, their history and the states at their starts into a `window()`.
 
-        Args:
-            starts, columns: [N] as they were chosen.
-            items: [N] columns of the window that are written; None: all.
-
-        Returns:
-            [N] False where the writer came too close meanwhile: draw that item again.
+        Fills the window's columns `items` (all). Returns [N] whether an item is whole: where the
+        writer came too close meanwhile, draw it again.
         """
         begin = starts - self.history
         rows = begin + np.arange(self.history + window.horizon + 1)[:, None]
@@ -202,32 +186,31 @@ class Ring:
         return starts, columns
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Per block copies of rows lo .. a, of which a = answered is in flight, and kept states.
-
-        No writer is at work.
-        """
+        """Per block copies of rows lo .. a, a = answered being in flight; no writer is at work."""
         parts = []
         for block, lo in zip(self.blocks, self.bounds()[0].tolist(), strict=True):
-            a = block.answered
-            slots, kept = self._places(lo, a)
-            states = tree_map(lambda x, at=kept: x[at], as_arrays(block.states))
-            parts.append({"lo": lo, "answered": a, "rows": block.rows[slots], "states": states})
+            slots, kept = self._places(lo, block.answered)
+            states = tree_map(lambda x, at=(kept, block.columns): x[at], self.states)
+            part = {"lo": lo, "answered": block.answered, "rows": block.rows[slots]}
+            parts.append(part | {"states": states})
         return parts
 
     def restore(self, saved: Sequence[dict[str, Any]]) -> None:
         """Take up a snapshot, or what a ring of less capacity can hold of it."""
-        sizes = [tree_leaves(part["rows"])[0].shape[1] for part in saved]
-        if sizes != self._sizes.tolist():
+        sizes, own = [tree_leaves(x["rows"])[0].shape[1] for x in saved], self._sizes.tolist()
+        if sizes != own:
             raise UsageError(
-                f"the saved replay has blocks of {sizes} environments, this one of "
-                f"{self._sizes.tolist()}; resume with as many environments and workers"
+                f"the saved replay has blocks of {sizes} environments, this one of {own}; "
+                "resume with as many environments and workers"
             )
         for block, part in zip(self.blocks, saved, strict=True):
             a = int(part["answered"])
             lo = max(int(part["lo"]), a - self.capacity)
             slots, kept = self._places(lo, a)
-            tree_map(_write_last(slots), block.rows, part["rows"])
-            tree_map(_write_last(kept), as_arrays(block.states), part["states"])
+            block.rows[slots] = _last(part["rows"], len(slots))
+            states = _last(part["states"], len(kept))
+            for x, y in zip(tree_leaves(self.states), tree_leaves(states), strict=True):
+                x[kept, block.columns] = y
             ahead = lo + self.num_slots - self.margin  # so that nothing before lo is read
             block._counters[:] = max(a + 1, ahead), a
 
@@ -239,25 +222,17 @@ class Ring:
 
 
 class Block:
-    """Columns of a ring that advance together, for the one process that writes them.
+    """Columns of a ring that advance together, for the process that writes them."""
 
-    Rows are named by their absolute number n.
-    """
-
-    def __init__(self, ring: Ring, counters: np.ndarray, columns: slice) -> None:
+    def __init__(self, ring: Ring, index: int, columns: slice) -> None:
         self.ring, self.columns = ring, columns
         self.rows: Row = ring.rows[:, columns]  # numpy, [S, b, ...]
         self.states = as_tensors(tree_map(lambda x: x[:, columns], ring.states))  # [S / k, b, ...]
-        self._counters = counters
+        self._counters = ring._counters[:, index]
         self._tensors: Row = as_tensors(self.rows)
         self._view = functools.lru_cache(VIEWS_KEPT)(self._make_view)
-
-        def stack(x: np.ndarray) -> np.ndarray | None:
-            if ring.frame_stack == 1 or not _is_image(x):
-                return None  # the leaf itself is read
-            return np.zeros((1, x.shape[1], ring.frame_stack, *x.shape[2:]), x.dtype)
-
-        self._stacks = tree_map(stack, self.rows.observation)
+        self._stacked: list[tuple[np.ndarray, np.ndarray]] = []  # frames, and what is read of them
+        self._stacks = tree_map(self._make_stack, self.rows.observation)
 
     @property
     def answered(self) -> int:
@@ -270,8 +245,8 @@ class Block:
     def begin(self, reset: Callable[[Row], None]) -> int:
         """Let a new writer's environments write row a = answered; returns a.
 
-        What the writer before it (killed, or of the run that is resumed) left unanswered is lost.
-        An episode that was still going on is cut: row a says so, and `answer` ends it.
+        What a writer before it left unanswered is lost. An episode that was still going on is
+        cut: row a says so, and `answer` ends it.
         """
         a = self.answered
         row = self.at(a).row
@@ -308,11 +283,8 @@ class Block:
         if k > 1:  # a view, or across the seam a copy
             back: Any = slice(s - k + 1, s + 1) if s >= k - 1 else np.arange(s - k + 1, s + 1)
             first = self.rows.first[back]
-            tree_map(
-                lambda x, out: None if out is None else stack_frames(x[back], first, k, k - 1, out),
-                self.rows.observation,
-                self._stacks,
-            )
+            for frames, out in self._stacked:
+                stack_frames(frames[back], first, k, k - 1, out)
         return self._view(s)[1]
 
     def kept_state(self, n: int) -> Any:
@@ -320,14 +292,19 @@ class Block:
         s = n % self.ring.num_slots // self.ring.state_interval
         return tree_map(lambda x: x[s], self.states)
 
+    def _make_stack(self, frames: np.ndarray) -> Any:
+        """The tensor [b, k, ...] that is read in place of a leaf; None: the leaf itself is read."""
+        k = self.ring.frame_stack
+        if k == 1 or not _is_image(frames):
+            return None
+        stacks = np.zeros((1, frames.shape[1], k, *frames.shape[2:]), frames.dtype)
+        self._stacked.append((frames, stacks))
+        return as_tensors(stacks[0])
+
     def _make_view(self, s: int) -> tuple[Slot, Inputs]:
         row, reads = self._tensors[s], self.ring.reads
         inputs = Inputs(
-            observation=tree_map(
-                lambda x, stack: x if stack is None else as_tensors(stack[0]),
-                row.observation,
-                self._stacks,
-            ),
+            observation=tree_map(lambda x, y: x if y is None else y, row.observation, self._stacks),
             reward=row.reward if "reward" in reads else None,
             first=row.first if "first" in reads else None,
             previous_action=self._tensors.action[s - 1] if "previous_action" in reads else None,
@@ -337,7 +314,7 @@ class Block:
 
 
 def _copy(at: np.ndarray, items: np.ndarray | None) -> Callable[[np.ndarray, Any], None]:
-    """Copies rows `at` [n, N] of [S * B, ...] into the columns `items` of [n, M, ...]."""
+    """Copies the rows `at` [n, N] of [S * B, ...] to out[:, items], out [n, M, ...]."""
 
     def copy(storage: np.ndarray, out: Any) -> None:
         flat, out = storage.reshape(-1, *storage.shape[2:]), np.asarray(out)
@@ -349,8 +326,5 @@ def _copy(at: np.ndarray, items: np.ndarray | None) -> Callable[[np.ndarray, Any
     return copy
 
 
-def _write_last(at: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
-    def write(storage: np.ndarray, values: np.ndarray) -> None:
-        storage[at] = values[len(values) - len(at) :]
-
-    return write
+def _last(tree: Any, n: int) -> Any:
+    return tree_map(lambda x: x[len(x) - n :], tree)

@@ -126,7 +126,7 @@ class Window:
         state_interval: int | None = None,
     ) -> None:
         self.horizon, self.num_envs, self.frame_stack = horizon, num_envs, frame_stack
-        self.state_interval = state_interval or horizon
+        self.state_interval = state_interval if state_interval and tree_leaves(state) else horizon
         self.start = 0  # absolute number of row 0
         self.answered = 0  # rows of this window that are complete: 0 or T
         self.state = state  # what the agent is fed at row 0, later at the boundary row

@@ -140,8 +140,3 @@ class Run:
                     f"are kept together: choose minibatch_size >= {interval}, more num_envs, or a "
                     "shorter --state-interval"
                 )
-        if self.model.memory == "none" and algo.state_interval is not None:
-            raise UsageError(
-                f"state_interval={algo.state_interval} has no effect without memory; "
-                "drop it, or set --memory lstm or gru"
-            )

@@ -39,12 +39,12 @@ def default(env: Any) -> Run:
 
 
 def classic(env: Any) -> Run:
-    """CartPole: 8 x 128 rows in 4 epochs of 4 minibatches, and a high learning rate."""
+    """CartPole: 8 x 128 rows in 4 epochs of 4 minibatches; lr and clip fall to 0."""
     return Run(
         env=EnvOptions(env, num_envs=8),
-        # Rows, epochs, minibatches: Schulman et al. (2017), table 5. The zoo's lr, 1e-3 over 8 x 32
-        # rows and 20 epochs, becomes 2.5e-3 over windows four times as long (ours: of ten seeds
-        # nine evaluate to 500 and one to 421, where the zoo's own settings fell to 151 here).
+        # Rows, epochs, minibatches: Schulman et al. (2017), table 5. Both schedules: the zoo, whose
+        # lr 1e-3 over 8 x 32 rows and 20 epochs becomes 2.5e-3 over windows four times as long
+        # (ours). Seeds 0 to 19 all evaluate to 500; without the clip's schedule one in six did not.
         algo=PPOOptions(
             horizon=128,
             lr=2.5e-3,
@@ -226,21 +226,26 @@ def minatar(env: Any) -> Run:
 
 
 def memory(env: Any) -> Run:
-    """Memory tasks: the classic preset with an LSTM (--memory gru, or none for its blind twin)."""
+    """Memory tasks: an LSTM on short sequences (--memory gru, or none for its blind twin)."""
     return Run(
         env=EnvOptions(env, num_envs=8),
-        # As `classic`; with memory a minibatch is two sequences of 128 rows. Separate memories for
-        # policy and value as in sb3-contrib's RecurrentPPO; width 64: ours.
+        # Ours, for position-only CartPole at 100k: seeds 0, 1, 2 evaluate to 500 with an LSTM. Whole
+        # windows of 128 rows make four times fewer sequences to shuffle, and two seeds in five then
+        # evaluate below 450. Width and separate memories: sb3-contrib's RecurrentPPO.
         algo=PPOOptions(
-            horizon=128,
-            lr=2.5e-3,
+            horizon=64,
+            state_interval=16,
+            lr=2e-3,
             lr_schedule="linear",
-            update_epochs=4,
+            update_epochs=6,
             minibatch_size=256,
             gamma=0.99,
             gae_lambda=0.95,
             clip_coef=0.2,
+            clip_schedule="linear",
             entropy_coef=0.0,
+            normalize_observation=True,
+            normalize_reward=True,
         ),
         model=ModelOptions(share_trunk=False, memory="lstm", memory_size=64),
         loop=LoopOptions(env_steps=100_000),
