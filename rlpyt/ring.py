@@ -27,7 +27,7 @@ import numpy as np
 
 from rlpyt.arrays import as_arrays, as_tensors, tree_leaves, tree_map, zeros
 from rlpyt.errors import UsageError
-from rlpyt.rows import Inputs, Row, Slot, Window, _is_image, stack_frames
+from rlpyt.rows import Inputs, Row, Slot, Window, is_image, stack_frames
 
 RESERVED, ANSWERED = 0, 1  # the counters of a block
 MARGIN = 4  # windows that a writer may advance while a reader copies
@@ -164,7 +164,7 @@ class Ring:
         begin = starts - self.history
         rows = begin + np.arange(self.history + window.horizon + 1)[:, None]
         copy_rows = _copy(rows % self.num_slots * self.num_envs + columns, items)
-        tree_map(copy_rows, self.rows, window._storage)
+        tree_map(copy_rows, self.rows, window.storage)
         kept = starts[None] % self.num_slots // self.state_interval
         tree_map(_copy(kept * self.num_envs + columns, items), self.states, window.states)
         fence()
@@ -295,7 +295,7 @@ class Block:
     def _make_stack(self, frames: np.ndarray) -> Any:
         """The tensor [b, k, ...] that is read in place of a leaf; None: the leaf itself is read."""
         k = self.ring.frame_stack
-        if k == 1 or not _is_image(frames):
+        if k == 1 or not is_image(frames):
             return None
         stacks = np.zeros((1, frames.shape[1], k, *frames.shape[2:]), frames.dtype)
         self._stacked.append((frames, stacks))

@@ -132,9 +132,9 @@ class Window:
         self.state = state  # what the agent is fed at row 0, later at the boundary row
         self._reads = reads
         self._history = h = max(frame_stack - 1, 1)
-        self._storage: Row = zeros(example, (h + horizon + 1, num_envs))
-        self._tensors: Row = as_tensors(self._storage)
-        self.rows: Row = self._storage[h:]  # numpy, [T+1, B, ...]
+        self.storage: Row = zeros(example, (h + horizon + 1, num_envs))
+        self._tensors: Row = as_tensors(self.storage)
+        self.rows: Row = self.storage[h:]  # numpy, [T+1, B, ...]
         self.tensors: Row = self._tensors[h:]
         slots = [(self.rows[t], self.tensors[t]) for t in range(horizon + 1)]
         self.slots = [Slot(row, answer) for row, answer in slots]
@@ -175,7 +175,7 @@ class Window:
     def advance(self) -> None:
         """Move the boundary row and its history to the front of the next window."""
         carried = self._history + 1
-        for leaf in tree_leaves(self._storage):
+        for leaf in tree_leaves(self.storage):
             leaf[:carried] = leaf[self.horizon :].copy()
         self.start += self.horizon
         self.answered = 0
@@ -189,14 +189,14 @@ class Window:
     def example_carry(self) -> dict[str, Any]:
         """A carry's structure, whatever its values."""
         return {
-            "rows": tree_map(lambda x: x[self.horizon :].copy(), self._storage),
+            "rows": tree_map(lambda x: x[self.horizon :].copy(), self.storage),
             "state": self.state,
             "start": self.start,
         }
 
     def restore(self, carry: dict[str, Any]) -> None:
         """Take up a carry: the next collect() goes on from its boundary row."""
-        tree_map(_write_from(self.horizon), self._storage, carry["rows"])
+        tree_map(_write_from(self.horizon), self.storage, carry["rows"])
         self.state = carry["state"]
         self.start = int(carry["start"])
         self.answered = self.horizon
@@ -207,15 +207,15 @@ class Window:
             return ()
         shape = (n, self.num_envs, self.frame_stack)
         return tree_map(
-            lambda x: np.zeros((*shape, *x.shape[2:]), x.dtype) if _is_image(x) else x[:n],
-            self._storage.observation,
+            lambda x: np.zeros((*shape, *x.shape[2:]), x.dtype) if is_image(x) else x[:n],
+            self.storage.observation,
         )
 
     def _stack(self, out: Any, t: int) -> None:
-        k, start, first = self.frame_stack, self._history + t, self._storage.first
+        k, start, first = self.frame_stack, self._history + t, self.storage.first
         tree_map(
-            lambda x, y: stack_frames(x, first, k, start, y) if _is_image(x) else None,
-            self._storage.observation,
+            lambda x, y: stack_frames(x, first, k, start, y) if is_image(x) else None,
+            self.storage.observation,
             out,
         )
 
@@ -224,8 +224,8 @@ class Window:
         observation = tensors.observation[at]
         if self.frame_stack > 1:
             observation = tree_map(
-                lambda x, y, z: as_tensors(z) if _is_image(x) else y,
-                self._storage.observation,
+                lambda x, y, z: as_tensors(z) if is_image(x) else y,
+                self.storage.observation,
                 observation,
                 stacks,
             )
@@ -238,7 +238,7 @@ class Window:
         )
 
 
-def _is_image(storage: np.ndarray) -> bool:
+def is_image(storage: np.ndarray) -> bool:
     """Whether [S, B, ...] storage holds frames: 8-bit, of two or three dimensions."""
     return storage.dtype == np.uint8 and storage.ndim - 2 in (2, 3)
 

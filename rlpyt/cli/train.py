@@ -98,8 +98,10 @@ def parse(argv: Sequence[str]) -> tuple[Run, StartOptions]:
         steps = start.total_frames // _frames_per_step(options.environment)
         loop = dataclasses.replace(loop, env_steps=steps)
     run = Run(options.environment, options.algorithm, options.network, loop, run.preset)
-    if run.model.memory == "none" and given.text("memory_size") is not None:
-        raise UsageError("--memory-size has no effect without memory; add --memory lstm or gru")
+    for name in ("memory_size", "state_interval"):
+        if run.model.memory == "none" and given.text(name) is not None:
+            spelling = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{spelling} has no effect without memory; add --memory lstm or gru")
     return run, start
 
 

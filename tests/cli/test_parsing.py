@@ -146,6 +146,7 @@ def test_aliases_mean_the_same():
         ("a2c --env X --clip-coef 0.1", "--clip-coef has no effect on a2c; it is of ppo"),
         ("ppo --env X --optimizer adam", "--optimizer has no effect on ppo; it is of a2c"),
         ("ppo --env X --memory-size 32", "no effect without memory"),
+        ("ppo --env X --state-interval 32", "no effect without memory"),
         ("ppo --env X --lerning-rate 1", r"did you mean --learning-rate\?"),
         ("ppo --env X --preset clasic", r"preset=clasic is unknown; did you mean classic\?"),
         ("ppo --env X --preset a2c/atari", "is of a2c"),
