@@ -19,10 +19,20 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SB3, GYMNASIUM = "peer_sb3.py", "peer_gymnasium.py"
-WHOLE = (
-    "-m rlpyt train ppo --env CartPole-v1 --env-steps 100k --horizon 128 --update-epochs 4 "
-    "--minibatch-size 256 --lr 3e-4 --seed 0"
-).split()
+SETTINGS = {"horizon": "128", "update-epochs": "4", "minibatch-size": "256", "lr": "3e-4"}
+WHOLE = [
+    "-m",
+    "rlpyt",
+    "train",
+    "ppo",
+    "--env",
+    "CartPole-v1",
+    "--env-steps",
+    "100k",
+    "--seed",
+    "0",
+]
+WHOLE += [word for name, value in SETTINGS.items() for word in (f"--{name}", value)]
 # name: (ours, [(peer, script, arguments)])
 COMPARISONS: dict[str, tuple[list[str], list[tuple[str, str, list[str]]]]] = {
     "cartpole": (["train", "cartpole"], [("sb3", SB3, ["train", "cartpole"])]),

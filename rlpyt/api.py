@@ -11,22 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
-import torch
-
-from rlpyt import checkpoint, noise, presets
-from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.agents.policy_gradient import PolicyGradientAgent
-from rlpyt.build import ModelFactory, build
-from rlpyt.distributions import for_action
+from rlpyt import checkpoint, presets
+from rlpyt.build import ModelFactory, build, make_agent
 from rlpyt.envs.make import describe, make
 from rlpyt.envs.saved_spaces import decode, decode_spec, encode, encode_spec
-from rlpyt.envs.spec import EnvSpec, example
+from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluation
 from rlpyt.flags import flags_of, replaced
 from rlpyt.folder import RunFolder
 from rlpyt.logging.displays import Mode
-from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.policy import Policy, PolicyState
 from rlpyt.resolve import draw_seed
 from rlpyt.run import Run
@@ -198,7 +192,7 @@ class TrainedAgent:
     def _acting(self) -> Policy:
         if self._policy is None:
             spec, observation_space, action_space = self._spaces()
-            agent = self._make_agent(spec)
+            agent = make_agent(self.run, spec, self.seed, self._model)
             if self._weights is not None:
                 agent.load_state_dict(self._weights)
             self._policy = Policy(agent, spec, observation_space, action_space, self.seed)
@@ -213,17 +207,6 @@ class TrainedAgent:
             return describe(env, self.run.env), env.observation_space, env.action_space
         finally:
             env.close()
-
-    def _make_agent(self, spec: EnvSpec) -> PolicyGradientAgent:
-        torch.manual_seed(noise.seed(self.seed, noise.INITIAL_WEIGHTS) >> 1)  # as a run begins
-        distribution = for_action(spec.action)
-        network: Any = (self._model or self._default_model)(spec)
-        normalize = self.run.algo.normalize_observation
-        normalizer = ObservationNormalizer(example(spec.observation)) if normalize else None
-        return PolicyGradientAgent(network, distribution, normalizer)
-
-    def _default_model(self, spec: EnvSpec) -> ActorCritic:
-        return ActorCritic(spec, for_action(spec.action), self.run.model)
 
 
 @final

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from rlpyt import noise
 from rlpyt.agents.normalizers import ObservationNormalizer
@@ -32,7 +32,7 @@ LEARNERS = {"ppo": PPO, "a2c": A2C}
 EVALUATION_ENVS = 8  # at most; an evaluation of fewer episodes has fewer
 EVALUATION_HORIZON = 16  # rows between looks at who is done
 
-ModelFactory = Callable[[EnvSpec], nn.Module]
+ModelFactory = Callable[[EnvSpec], Any]  # a module that is an agents.policy_gradient.Model
 
 
 @dataclass
@@ -67,22 +67,13 @@ def build(
     """
     seed = resolved.seed if resolved else draw_seed(run)
     spec = probe(run.env)
-    torch.set_num_threads(1)  # the weights do not depend on how many cores draw them
-    torch.manual_seed(noise.seed(seed, noise.INITIAL_WEIGHTS) >> 1)
-    distribution = for_action(spec.action)
-    network = model(spec) if model else ActorCritic(spec, distribution, run.model)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
+    agent = make_agent(run, spec, seed, model)
+    parameters = sum(parameter.numel() for parameter in agent.parameters())
     images = any(x.dtype == np.uint8 and x.ndim > 1 for x in tree_leaves(example(spec.observation)))
     resolved = resolved or resolve(run, seed, parameters, images)
     apply(resolved)
-
-    normalizer = None
-    if run.algo.normalize_observation:
-        boxes = [leaf for _, leaf in leaves(spec.observation)]
-        scaled = [isinstance(box, Box) and scale(box) != 1 for box in boxes]
-        normalizer = ObservationNormalizer(example(spec.observation), scaled)
-    agent = PolicyGradientAgent(network, distribution, normalizer, resolved.precision)
     agent.to_device(torch.device(resolved.device))
+    distribution = agent.distribution
     algorithm = LEARNERS[run.algo_name](
         agent,
         run.algo,
@@ -126,3 +117,22 @@ def build(
         ),
         resolved,
     )
+
+
+def make_agent(
+    run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = None
+) -> PolicyGradientAgent:
+    """The agent as a run begins with it, on the CPU.
+
+    The weights come from the seed alone: not from how many cores draw them.
+    """
+    torch.set_num_threads(1)
+    torch.manual_seed(noise.seed(seed, noise.INITIAL_WEIGHTS) >> 1)
+    distribution = for_action(spec.action)
+    network = model(spec) if model else ActorCritic(spec, distribution, run.model)
+    normalizer = None
+    if run.algo.normalize_observation:
+        boxes = [leaf for _, leaf in leaves(spec.observation)]
+        scaled = [isinstance(box, Box) and scale(box) != 1 for box in boxes]
+        normalizer = ObservationNormalizer(example(spec.observation), scaled)
+    return PolicyGradientAgent(network, distribution, normalizer, run.loop.precision)

@@ -68,15 +68,14 @@ class Noise:
     def rows(self, start: int, count: int) -> np.ndarray:
         """Noise of rows start .. start+count-1, float32 [count, B, uniforms + normals]."""
         wanted = range(start // _BLOCK, (start + count - 1) // _BLOCK + 1)
-        self._drawn = {j: self._drawn.get(j, None) for j in wanted}  # forget the others
-        blocks = []
-        for j in wanted:
-            if self._drawn[j] is None:
-                self._drawn[j] = np.stack([self._block(b, j) for b in self._columns], axis=1)
-            blocks.append(self._drawn[j])
+        blocks = [self._drawn[j] if j in self._drawn else self._draw(j) for j in wanted]
+        self._drawn = dict(zip(wanted, blocks, strict=True))  # the others are forgotten
         offset = start - wanted.start * _BLOCK
         drawn = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         return drawn[offset : offset + count]
+
+    def _draw(self, j: int) -> np.ndarray:
+        return np.stack([self._block(column, j) for column in self._columns], axis=1)
 
     def _block(self, column: int, j: int) -> np.ndarray:
         bits = np.random.Philox(key=[self._key, column], counter=[0, 0, 0, j])

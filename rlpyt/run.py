@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
@@ -110,7 +110,7 @@ class Run:
     @property
     def env_name(self) -> str:
         """The environment's id, or the name of the user's callable."""
-        env: object = self.env.env
+        env: Any = self.env.env
         return env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
 
     @property

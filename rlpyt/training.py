@@ -108,8 +108,7 @@ def resume(
     if env_steps is not None:
         if env_steps <= done:
             raise UsageError(
-                f"env_steps={env_steps}: the run has taken {done} already; "
-                "choose a greater length"
+                f"env_steps={env_steps}: the run has taken {done} already; choose a greater length"
             )
         schedule = None if reschedule else run.schedule_steps
         loop = dataclasses.replace(

@@ -1,5 +1,7 @@
 """Windows: every transition of a long stream is in exactly one, stacks and carries are exact."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -64,7 +66,7 @@ def test_without_the_boundary_row_a_transition_is_lost():
     for _ in range(2):
         fill(window, 0, first)
         rows = window.rows.reward[:-1, 0].tolist()
-        seen += list(zip(rows, rows[1:], strict=False))
+        seen += pairwise(rows)
     assert (3, 4) not in seen  # the control: what storage of T rows would serve
 
 

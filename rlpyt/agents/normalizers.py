@@ -50,7 +50,8 @@ class ObservationNormalizer(nn.Module):
             mean = self._buffers.get(f"mean{i}")
             if mean is None:
                 return x
-            return ((x - mean) * self._buffers[f"scale{i}"]).clamp_(-self.clip, self.clip)
+            scaled = (x - mean) * self.get_buffer(f"scale{i}")
+            return scaled.clamp_(-self.clip, self.clip)
 
         return tree_map(read, observation)
 
@@ -68,8 +69,8 @@ class ObservationNormalizer(nn.Module):
             moments[1] += ((values - mean) ** 2).sum(0) + delta**2 * (before * n / (before + n))
             moments[0] += delta * (n / (before + n))
             std = (moments[1] / (before + n) + _EPSILON).sqrt()
-            self._buffers[f"mean{i}"].copy_(moments[0])  # type: ignore[union-attr]
-            self._buffers[f"scale{i}"].copy_(1 / std)  # type: ignore[union-attr]
+            self.get_buffer(f"mean{i}").copy_(moments[0])
+            self.get_buffer(f"scale{i}").copy_(1 / std)
         _, first = tree_items(observation)[0]
         self.count += first.shape[0] * first.shape[1]
 

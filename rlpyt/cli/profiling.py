@@ -78,7 +78,8 @@ class Profiler:
         while frame is not None:
             file = frame.f_code.co_filename
             if file.startswith(_OURS):
-                line = line or (file, frame.f_lineno)
+                # Instructions that the compiler added have no line.
+                line = line or (file, frame.f_lineno or frame.f_code.co_firstlineno)
                 name = file[len(_OURS) - 5 :]  # rlpyt/...
                 found = "env" if name.startswith("rlpyt/vector/") else None
                 part = _PARTS.get((name, frame.f_code.co_name), found) or part

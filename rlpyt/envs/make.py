@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import inspect
 import math
 import warnings
@@ -188,7 +189,7 @@ def _hear_mujoco() -> None:
 
     MuJoCo 3.17 deprecates an attribute that Gymnasium's models have, which is no user's business.
     """
-    import mujoco
+    mujoco: Any = importlib.import_module("mujoco")
 
     def tell(text: str) -> None:
         if "settotalmass" not in text:

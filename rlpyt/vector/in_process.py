@@ -69,7 +69,7 @@ class InProcess:
         last = row.last.tolist()
         actions = self._read(row.action)
         self._log.append(row.action)
-        rewards = [0.0] * self.num_envs
+        rewards: list[Any] = [0.0] * self.num_envs
         terminated = [False] * self.num_envs
         truncated = [False] * self.num_envs
         observation, write, steps = next_row.observation, self._write, self._steps
@@ -294,14 +294,16 @@ def offers(env: gymnasium.Env[Any, Any]) -> bool:
 
 def snapshot(env: gymnasium.Env[Any, Any]) -> dict[str, np.ndarray]:
     """An environment's own snapshot, with the step counts of time limits around it."""
-    return {**env.unwrapped.snapshot(), "__elapsed__": np.array(_elapsed(env))}
+    inner: Any = env.unwrapped
+    return {**inner.snapshot(), "__elapsed__": np.array(_elapsed(env))}
 
 
 def restore(env: gymnasium.Env[Any, Any], state: dict[str, np.ndarray]) -> None:
     """Take up a `snapshot`."""
     own = dict(state)
     elapsed = np.asarray(own.pop("__elapsed__")).tolist()
-    env.unwrapped.restore(own)
+    inner: Any = env.unwrapped
+    inner.restore(own)
     for limit, steps in zip(_limits(env), elapsed, strict=True):
         limit._elapsed_steps = steps
 
