@@ -4,7 +4,8 @@
 #   make bench     the benchmarks   make clean    forget the environment
 #
 # Variables: VENV (where the environment lies), PYTHON (3.11 to 3.14), TORCH (what pip installs for
-# PyTorch, options included), TESTS (what pytest is given), ARGS (added to `rlpyt train ppo`).
+# PyTorch, options included), TESTS (what pytest is given), ARGS (added to `rlpyt train ppo`),
+# PEERS (an interpreter with stable-baselines3: `make bench` then compares with it).
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -42,8 +43,12 @@ check: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 bench: $(VENV)/.ready-dev
-	@set -e; for script in benchmarks/[a-z]*.py; do \
-	    echo "== $$script"; $(BIN)/python $$script; done
+	$(BIN)/python benchmarks/arrays.py
+	$(BIN)/python benchmarks/ours.py sample cartpole
+	$(BIN)/python benchmarks/ours.py train cartpole
+ifdef PEERS
+	$(BIN)/python benchmarks/compare.py --peers $(PEERS)
+endif
 
 clean:
 	rm -rf $(VENV)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlpyt.arrays import as_tensors, namedarraytuple
+from rlpyt.arrays import namedarraytuple
+from rlpyt.storage import as_tensors
 
 CALLS, REPEATS = 100, 400  # turns of about 0.1 ms, short enough to fall between other work
 LOCATIONS = {"index": 3, "slice": slice(2, 10)}

@@ -1,4 +1,4 @@
-"""Deep reinforcement learning in PyTorch: three families of algorithms on one infrastructure.
+"""Deep reinforcement learning in PyTorch, on one infrastructure.
 
     from rlpyt import PPO
     agent = PPO("CartPole-v1", seed=1).learn(100_000)

@@ -7,18 +7,18 @@ those.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 from rlpyt import checkpoint, presets
-from rlpyt.build import ModelFactory, build, make_agent
+from rlpyt.build import ModelFactory, build, load_weights, make_agent
 from rlpyt.envs.make import describe, make
 from rlpyt.envs.saved_spaces import decode, decode_spec, encode, encode_spec
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluation
-from rlpyt.flags import flags_of, replaced
+from rlpyt.flags import fitted, flags_of, replaced
 from rlpyt.folder import RunFolder
 from rlpyt.logging.displays import Mode
 from rlpyt.policy import Policy, PolicyState
@@ -89,6 +89,7 @@ class TrainedAgent:
                 self.folder,
                 env_steps=length,
                 reschedule=reschedule and length is not None,
+                env=self.run.env.env,
                 model=self._model,
                 hooks=hooks,
                 mode=mode,
@@ -108,7 +109,7 @@ class TrainedAgent:
         loop = {"eval_episodes": episodes, "eval_stochastic": stochastic}
         parts = build(with_options(self.run, loop), model=self._model)
         try:
-            parts.agent.load_state_dict(self._state())
+            load_weights(parts.agent, self._state(), "the agent's weights")
             return parts.evaluator.evaluate()
         finally:
             parts.close()
@@ -141,18 +142,27 @@ class TrainedAgent:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write weights, normalizers, options and spaces to a folder: JSON and safetensors."""
+        """Write weights, normalizers, options and spaces to a folder: JSON and safetensors.
+
+        A folder that holds an earlier saved agent is replaced; any other must be new or empty.
+        """
+        path = Path(path)
+        if path.exists() and not _may_be_replaced(path):
+            raise UsageError(
+                f"{path} exists and is no saved agent; saving would delete what is there: choose a "
+                "new folder"
+            )
         spec, *spaces = self._spaces()
         state = {
             "agent": dict(self._state()),
             "spaces": [encode(space) for space in spaces],
             "spec": encode_spec(spec, self.run.env.float64_as),
         }
-        checkpoint.write(Path(path), self.env_steps, state)
-        record = RunFolder(Path(path))
+        checkpoint.write(path, self.env_steps, state)
+        record = RunFolder(path)
         record.begin(self.run, {"seed": self.seed})
         record.update(status="saved", env_steps=self.env_steps)
-        return Path(path)
+        return path
 
     @classmethod
     def load(cls, path: str | Path, *, env: Env | None = None, **given: Any) -> Self:
@@ -194,7 +204,7 @@ class TrainedAgent:
             spec, observation_space, action_space = self._spaces()
             agent = make_agent(self.run, spec, self.seed, self._model)
             if self._weights is not None:
-                agent.load_state_dict(self._weights)
+                load_weights(agent, self._weights, "the agent's weights")
             self._policy = Policy(agent, spec, observation_space, action_space, self.seed)
         return self._policy
 
@@ -268,8 +278,23 @@ def with_options(run: Run, given: dict[str, Any]) -> Run:
             raise UsageError(f"{run.algo_name} has no option {name!r}{did_you_mean(name, known)}")
         if known[name] in changes:
             raise UsageError(f"{known[name].name} is given twice, once as {name}; give it once")
-        changes[known[name]] = tuple(value) if isinstance(value, list) else value
+        try:
+            # env_kwargs may be a dict; EnvOptions puts it into the form that is recorded
+            as_it_is = isinstance(value, Mapping) and name == "env_kwargs"
+            changes[known[name]] = value if as_it_is else fitted(value, known[name].hint)
+        except ValueError as error:
+            raise UsageError(f"{name}={value!r} {error}") from None
     return replaced(run, changes)
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Whether a folder is empty or holds an agent of `save`."""
+    if path.is_dir() and not any(path.iterdir()):
+        return True
+    try:
+        return RunFolder(path).read()["status"] == "saved"
+    except UsageError:
+        return False
 
 
 def _factory(env: Any) -> Any:

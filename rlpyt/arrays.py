@@ -18,9 +18,6 @@ trees, or a leaf: anything else. Torch is imported by the functions that need it
 import copyreg
 import functools
 import keyword
-import math
-import mmap
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
@@ -124,7 +121,7 @@ class NamedArrayTuple(metaclass=_FieldsToSlots):
         """Pairs of a field's name and its value."""
         return list(zip(self._fields, self, strict=True))
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, /, **changes: Any) -> Self:
         """Return a copy that holds `changes` in place of the fields of these names."""
         return type(self)(**(dict(self.items()) | changes))
 
@@ -201,62 +198,6 @@ def tree_items(tree: Tree) -> list[tuple[str, Any]]:
 def tree_leaves(tree: Tree) -> list[Any]:
     """Return the leaves in the order of the fields."""
     return [leaf for _, leaf in tree_items(tree)]
-
-
-def zeros(example: T, leading: tuple[int, ...] = (), *, shared: bool = False) -> T:
-    """Allocate zeros of each leaf's dtype and of shape [*leading, *leaf.shape].
-
-    Args:
-        example: tree of arrays, NumPy scalars or numbers.
-        leading: dimensions put in front of every leaf's own.
-        shared: in one anonymous mapping, each leaf 64-byte aligned, which processes forked later
-            see too; nothing of it appears in /dev/shm.
-    """
-    leaves = tree_map(np.asarray, example)
-    if not shared:
-        return tree_map(lambda leaf: np.zeros((*leading, *leaf.shape), leaf.dtype), leaves)
-    count, offset = math.prod(leading), 0
-    memory = _anonymous_memory(sum(_aligned(count * x.nbytes) for x in tree_leaves(leaves)))
-
-    def take(leaf: np.ndarray) -> np.ndarray:
-        nonlocal offset
-        if leaf.dtype.hasobject:
-            raise TypeError(f"dtype {leaf.dtype} cannot be shared; choose a numeric one")
-        array = np.ndarray((*leading, *leaf.shape), leaf.dtype, memory, offset)
-        offset += _aligned(array.nbytes)
-        return array
-
-    return tree_map(take, leaves)
-
-
-def zeros_on(example: T, leading: tuple[int, ...], device: Any) -> T:
-    """Allocate zero tensors on `device`, of each leaf's dtype, shaped [*leading, *leaf.shape]."""
-    import torch
-
-    def allocate(leaf: Any) -> Any:
-        return torch.zeros((*leading, *leaf.shape), dtype=leaf.dtype, device=device)
-
-    return tree_map(allocate, as_tensors(zeros(example)))
-
-
-def as_tensors(tree: T) -> T:
-    """Return the arrays of `tree` as tensors that share their memory."""
-    import torch
-
-    register_with_torch()
-    return tree_map(torch.as_tensor, tree)
-
-
-def as_arrays(tree: T) -> T:
-    """Return the tensors of `tree` as arrays that share their memory (copied from a device)."""
-    import torch
-
-    return tree_map(lambda leaf: torch.as_tensor(leaf).numpy(force=True), tree)
-
-
-def to_device(tree: T, device: Any) -> T:
-    """Return the tensors of `tree` on `device`; those that are there already are not copied."""
-    return tree_map(lambda leaf: leaf.to(device), tree)
 
 
 def register_with_torch() -> None:
@@ -400,23 +341,3 @@ def _outline(value: Tree) -> str:
         return repr(value)
     dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
     return f"{dtype}{list(np.shape(value))}"
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 64) * 64
-
-
-def _anonymous_memory(size: int) -> mmap.mmap:
-    """Memory that forked processes share, really allocated: a later write cannot be refused."""
-    size = max(size, 1)
-    if sys.platform != "linux":
-        return mmap.mmap(-1, size)
-    file = os.memfd_create("rlpyt")
-    try:
-        os.posix_fallocate(file, 0, size)
-        return mmap.mmap(file, size)
-    except OSError as error:
-        megabytes = f"{size / 2**20:.0f} MB of shared memory"
-        raise MemoryError(f"{megabytes} are not to be had: {error.strerror}") from error
-    finally:
-        os.close(file)

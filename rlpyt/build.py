@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from rlpyt import noise
@@ -18,12 +17,13 @@ from rlpyt.arrays import tree_leaves
 from rlpyt.distributions import for_action
 from rlpyt.envs.make import probe
 from rlpyt.envs.spec import Box, EnvSpec, example, leaves
+from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
 from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.models.images import scale
 from rlpyt.noise import Noise, ResetSeeds
 from rlpyt.resolve import Resolved, apply, draw_seed, resolve
-from rlpyt.rows import Window, example_row
+from rlpyt.rows import Window, example_row, is_image
 from rlpyt.run import Run
 from rlpyt.samplers.sampler import Sampler
 from rlpyt.vector.choose import environments
@@ -69,7 +69,7 @@ def build(
     spec = probe(run.env)
     agent = make_agent(run, spec, seed, model)
     parameters = sum(parameter.numel() for parameter in agent.parameters())
-    images = any(x.dtype == np.uint8 and x.ndim > 1 for x in tree_leaves(example(spec.observation)))
+    images = any(is_image(x, leading=0) for x in tree_leaves(example(spec.observation)))
     resolved = resolved or resolve(run, seed, parameters, images)
     apply(resolved)
     agent.to_device(torch.device(resolved.device))
@@ -136,3 +136,18 @@ def make_agent(
         scaled = [isinstance(box, Box) and scale(box) != 1 for box in boxes]
         normalizer = ObservationNormalizer(example(spec.observation), scaled)
     return PolicyGradientAgent(network, distribution, normalizer, run.loop.precision)
+
+
+def load_weights(agent: PolicyGradientAgent, state: dict[str, Any], source: str) -> None:
+    """Take up an agent's weights and normalizers.
+
+    Args:
+        source: where they come from, for the message if they do not fit.
+    """
+    try:
+        agent.load_state_dict(state)
+    except RuntimeError as error:
+        raise UsageError(
+            f"{source}: its network does not fit this run's; choose the same environment and model "
+            f"options ({str(error).splitlines()[-1].strip()})"
+        ) from None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import types
 import typing
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
+from numbers import Real
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
+
+from rlpyt.suggest import did_you_mean
 
 _Arg: Any = type(arg())
 
@@ -53,6 +58,38 @@ def flags_of(kind: Any, path: tuple[str, ...] = ()) -> Iterator[Flag]:
                 others += extra.aliases or ()
         spellings = tuple(dict.fromkeys((own, *others)))
         yield Flag(field.name, path, spellings, hint, Positional in extras)
+
+
+def fitted(value: Any, hint: Any) -> Any:
+    """A value from Python as an option of this type holds it: NumPy's numbers as plain ones.
+
+    Raises:
+        ValueError: with the rule that the value breaks.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (x for x in arguments if x is not type(None))
+        return None if value is None else fitted(value, inner)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        choices = ", ".join(arguments)
+        raise ValueError(f"must be one of {choices}{did_you_mean(str(value), arguments)}")
+    if origin is tuple and isinstance(value, Iterable) and not isinstance(value, str):
+        return tuple(fitted(x, arguments[0]) for x in value)
+    if hint is bool and isinstance(value, bool):
+        return value
+    if hint is str and isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if hint is float and number:
+        return float(value)
+    if hint is int and number and value % 1 == 0:  # 1e6 is one
+        return int(value)  # pyright: ignore[reportArgumentType]
+    raise ValueError(f"must be {_KINDS.get(hint, 'a list')}")
+
+
+_KINDS = {bool: "True or False", str: "text", float: "a number", int: "a whole number"}
 
 
 def replaced(instance: Any, values: dict[Flag, Any]) -> Any:

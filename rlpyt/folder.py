@@ -11,6 +11,8 @@ import sys
 import time
 import types
 import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,26 @@ class RunFolder:
     def update(self, **fields: Any) -> None:
         """Change some fields of run.json."""
         self._write({**self.read(), **fields})
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from going on with this run meanwhile.
+
+        The system lets go of it when this process ends, however that happens; Windows and some
+        network disks have no such lock.
+        """
+        with open(self.path / ".lock", "w") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"{self.path} is being trained by another process; wait for it, or stop it"
+                ) from None
+            except (ImportError, OSError):
+                pass
+            yield
 
     def read(self) -> dict[str, Any]:
         file = self.path / "run.json"

@@ -9,11 +9,14 @@ import numpy as np
 import torch
 
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
-from rlpyt.arrays import as_arrays, as_tensors, to_device, tree_map, zeros
-from rlpyt.envs.spaces import action_reader, observation_writer
+from rlpyt.arrays import tree_leaves, tree_map
+from rlpyt.envs.actions import action_reader
+from rlpyt.envs.make import MASK
+from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import Composite, EnvSpec, Spec, example
 from rlpyt.errors import UsageError
-from rlpyt.rows import Inputs
+from rlpyt.rows import Inputs, is_image
+from rlpyt.storage import as_arrays, as_tensors, to_device, zeros
 
 
 class PolicyState(NamedTuple):
@@ -21,7 +24,7 @@ class PolicyState(NamedTuple):
 
     memory: Any  # of the model, [B, ...]
     action: Any  # the last one, as it is stored
-    frames: Any  # the last stacks of images, or ()
+    frames: Any  # the last observation as it was read, images stacked; () without stacks
 
 
 class Policy:
@@ -69,25 +72,30 @@ class Policy:
         begins = np.empty(size, np.bool_)
         begins[:] = state is None if first is None else first
         state = state or self._initial(size)
-        observed = frames = as_tensors(stored)
+        before = len(tree_leaves(state.action)[0])
+        if before != size:
+            raise UsageError(
+                f"the state is one of {before} observations, and {size} are given; keep one state "
+                "for each batch, or pass state=None to begin"
+            )
         if self.spec.frame_stack > 1:
-            observed = frames = tree_map(_stacker(begins), observed, state.frames)
-        inputs = self._inputs(observed, begins, state.action, reward, mask, values)
+            stored = tree_map(lambda x, y: _stacked(x, y, begins), stored, state.frames)
+        inputs = self._inputs(as_tensors(stored), begins, state.action, reward, mask, values)
         action, _, memory = self.agent.act(
             inputs, state.memory, None if deterministic else self._noise(size)
         )
         action = to_device(action, "cpu")
         answers = list(self._read(as_arrays(action)))
-        after = PolicyState(memory, action, frames if self.spec.frame_stack > 1 else ())
+        after = PolicyState(memory, action, stored if self.spec.frame_stack > 1 else ())
         return (answers[0] if single else _joined(answers)), after
 
     def _initial(self, size: int) -> PolicyState:
         frames: Any = ()
         if self.spec.frame_stack > 1:
             k = self.spec.frame_stack
-            rows = as_tensors(zeros(example(self.spec.observation), (size,)))
             frames = tree_map(
-                lambda x: x[:, None].repeat(1, k, *[1] * (x.ndim - 1)) if _is_image(x) else x, rows
+                lambda x: np.stack([x] * k, 1) if is_image(x, leading=1) else x,
+                zeros(example(self.spec.observation), (size,)),
             )
         action = as_tensors(zeros(example(self.spec.action), (size,)))
         return PolicyState(self.agent.model.initial_state(size), action, frames)
@@ -118,12 +126,13 @@ class Policy:
         if self.spec.mask is None:
             return None
         if self.spec.mask == "observation":
-            mask = np.stack(
-                [np.asarray(value["action_mask"], np.bool_).ravel() for value in values]
-            )
+            mask = np.stack([np.asarray(value[MASK], np.bool_).ravel() for value in values])
         if mask is None:
             return torch.ones((len(values), self.spec.mask_size), dtype=torch.bool)
-        return torch.from_numpy(np.asarray(mask, np.bool_).reshape(len(values), -1))
+        mask, needed = np.asarray(mask, np.bool_), (len(values), self.spec.mask_size)
+        if mask.size != needed[0] * needed[1]:  # a shorter one would be stretched
+            raise UsageError(f"mask has shape {mask.shape}; give one of shape {needed}")
+        return torch.from_numpy(mask.reshape(needed))
 
     def _noise(self, size: int) -> torch.Tensor:
         """[B, uniforms + normals], drawn here."""
@@ -133,23 +142,17 @@ class Policy:
         return torch.cat((uniforms, normals), -1)
 
 
-def _stacker(first: np.ndarray) -> Any:
-    began = torch.from_numpy(first)
+def _stacked(frame: np.ndarray, before: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Images [B, *frame] behind the stacks [B, k, *frame] before; other leaves as they are.
 
-    def stack(frame: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        """Stacks [B, k, *frame] with the new frame last; zero before an episode's start."""
-        if not _is_image(frame):
-            return frame
-        older = before[:, 1:].clone()
-        older[began] = 0
-        return torch.cat((older, frame[:, None]), 1)
-
-    return stack
-
-
-def _is_image(batch: torch.Tensor) -> bool:
-    """Whether a leaf [B, ...] is one of those that are stacked (`envs.spec.Box.image`)."""
-    return batch.dtype == torch.uint8 and batch.ndim in (3, 4)
+    Args:
+        first: [B]; where an episode begins, older frames are read as zero.
+    """
+    if not is_image(frame, leading=1):
+        return frame
+    older = before[:, 1:].copy()
+    older[first] = 0
+    return np.concatenate((older, frame[:, None]), 1)
 
 
 def _extra_dims(space: Any, spec: Spec, value: Any) -> int:

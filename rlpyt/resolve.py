@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import secrets
 import sys
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from rlpyt.cores import allowed_cores
 from rlpyt.errors import UsageError
 from rlpyt.run import Run
 from rlpyt.vector.choose import Vectorization, choose
@@ -56,7 +56,7 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
     _check_device(device)
     threads = loop.threads
     if threads is None:
-        small = parameters < _SMALL and not images
+        small = parameters < _SMALL
         threads = 1 if small else allowed_cores()
         reasons["threads"] = f"{_short(parameters)}-parameter {'image ' if images else ''}network"
     if threads < 1:
@@ -97,22 +97,6 @@ def tune_allocator() -> None:
             libc.mallopt(key, value)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
     except (OSError, AttributeError):
         return  # another C library than glibc: nothing to tune
-
-
-def allowed_cores() -> int:
-    """Cores that this process may run on: its affinity, and its container's quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    quota = _cgroup_quota()
-    return max(1, min(cores or 1, quota or cores or 1))
-
-
-def _cgroup_quota() -> int | None:
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else max(1, int(quota) // int(period))
 
 
 def _check_device(device: str) -> None:

@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from rlpyt.arrays import as_arrays, as_tensors, tree_leaves, tree_map, zeros
+from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.errors import UsageError
-from rlpyt.rows import Inputs, Row, Slot, Window, is_image, stack_frames
+from rlpyt.rows import FrameStacks, Inputs, Row, Slot, Window, read_inputs
+from rlpyt.storage import as_arrays, as_tensors, zeros
 
 RESERVED, ANSWERED = 0, 1  # the counters of a block
 MARGIN = 4  # windows that a writer may advance while a reader copies
@@ -231,8 +232,7 @@ class Block:
         self._counters = ring._counters[:, index]
         self._tensors: Row = as_tensors(self.rows)
         self._view = functools.lru_cache(VIEWS_KEPT)(self._make_view)
-        self._stacked: list[tuple[np.ndarray, np.ndarray]] = []  # frames, and what is read of them
-        self._stacks = tree_map(self._make_stack, self.rows.observation)
+        self._stacks = FrameStacks(self.rows.observation, None, ring.frame_stack)
 
     @property
     def answered(self) -> int:
@@ -282,9 +282,7 @@ class Block:
         s, k = n % self.ring.num_slots, self.ring.frame_stack
         if k > 1:  # a view, or across the seam a copy
             back: Any = slice(s - k + 1, s + 1) if s >= k - 1 else np.arange(s - k + 1, s + 1)
-            first = self.rows.first[back]
-            for frames, out in self._stacked:
-                stack_frames(frames[back], first, k, k - 1, out)
+            self._stacks.build(self.rows.first, back)
         return self._view(s)[1]
 
     def kept_state(self, n: int) -> Any:
@@ -292,24 +290,9 @@ class Block:
         s = n % self.ring.num_slots // self.ring.state_interval
         return tree_map(lambda x: x[s], self.states)
 
-    def _make_stack(self, frames: np.ndarray) -> Any:
-        """The tensor [b, k, ...] that is read in place of a leaf; None: the leaf itself is read."""
-        k = self.ring.frame_stack
-        if k == 1 or not is_image(frames):
-            return None
-        stacks = np.zeros((1, frames.shape[1], k, *frames.shape[2:]), frames.dtype)
-        self._stacked.append((frames, stacks))
-        return as_tensors(stacks[0])
-
     def _make_view(self, s: int) -> tuple[Slot, Inputs]:
-        row, reads = self._tensors[s], self.ring.reads
-        inputs = Inputs(
-            observation=tree_map(lambda x, y: x if y is None else y, row.observation, self._stacks),
-            reward=row.reward if "reward" in reads else None,
-            first=row.first if "first" in reads else None,
-            previous_action=self._tensors.action[s - 1] if "previous_action" in reads else None,
-            mask=row.mask,
-        )
+        row, before = self._tensors[s], self._tensors.action[s - 1]
+        inputs = read_inputs(row, self._stacks.over(row.observation), before, self.ring.reads)
         return Slot(self.rows[s], row), inputs
 
 

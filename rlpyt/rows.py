@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rlpyt.arrays import NamedArrayTuple, as_tensors, tree_leaves, tree_map, zeros
+from rlpyt.arrays import NamedArrayTuple, tree_leaves, tree_map
+from rlpyt.storage import as_tensors, zeros
 
 if TYPE_CHECKING:
     from rlpyt.envs.spec import EnvSpec
@@ -77,25 +78,62 @@ def example_row(spec: EnvSpec, info: Any = ()) -> Row:
     )
 
 
-def stack_frames(frames: Any, first: Any, k: int, start: int, out: Any) -> Any:
+def stack_frames(frames: np.ndarray, first: np.ndarray, k: int, out: np.ndarray) -> None:
     """Stacks of the last k frames of each row, oldest first, zero before an episode's start.
 
     Args:
-        frames: [S, B, *frame] single frames.
-        first: [S, B]; True where a row begins an episode.
+        frames: [k-1+n, B, *frame] single frames; stacks of the last n rows are wanted.
+        first: [k-1+n, B]; True where a row begins an episode.
         k: frames in a stack.
-        start: the rows start .. start+n-1 are wanted; start >= k - 1.
-        out: [n, B, k, *frame], written and returned.
+        out: [n, B, k, *frame], written.
     """
-    n = out.shape[0]
-    alive = None
+    n = len(out)
+    alive = None  # [n, B]: the frame i rows before is of the row's own episode; None: all are
     for i in range(k):
-        out[:, :, k - 1 - i] = frames[start - i : start - i + n]
+        rows = slice(k - 1 - i, k - 1 - i + n)
+        out[:, :, k - 1 - i] = frames[rows]
         if alive is not None and not alive.all():
             out[:, :, k - 1 - i][~alive] = 0
-        began = first[start - i : start - i + n]
+        began = first[rows]
         alive = ~began if alive is None else alive & ~began
-    return out
+
+
+class FrameStacks:
+    """Where the stacks of n rows are built from the single frames of a storage.
+
+    Args:
+        observation: the storage's, [S, B, ...] numpy.
+        n: rows; None: one, which is read without a dimension for it.
+        k: frames in a stack; with 1 every leaf is read as it is stored.
+    """
+
+    def __init__(self, observation: Any, n: int | None, k: int) -> None:
+        self._k = k
+        self._pairs: list[tuple[np.ndarray, np.ndarray]] = []  # single frames, and their stacks
+        self._tensors = tree_map(lambda x: self._allocate(x, n), observation)
+
+    def build(self, first: np.ndarray, at: Any) -> None:
+        """Build the stacks of n rows.
+
+        Args:
+            first: [S, B].
+            at: slice or array of the storage's k-1+n rows that end with the n.
+        """
+        k, began = self._k, first[at]
+        for frames, out in self._pairs:
+            stack_frames(frames[at], began, k, out)
+
+    def over(self, observation: Any) -> Any:
+        """The rows' own tensors [n, B, ...], with stacks [n, B, k, ...] in place of frames."""
+        return tree_map(lambda x, y: x if y is None else y, observation, self._tensors)
+
+    def _allocate(self, frames: np.ndarray, n: int | None) -> Any:
+        """The tensor [n, B, k, *frame] for a leaf that holds images, None for any other."""
+        if self._k == 1 or not is_image(frames):
+            return None
+        out = np.zeros((n or 1, frames.shape[1], self._k, *frames.shape[2:]), frames.dtype)
+        self._pairs.append((frames, out))
+        return as_tensors(out[0] if n is None else out)
 
 
 class Window:
@@ -130,37 +168,37 @@ class Window:
         self.start = 0  # absolute number of row 0
         self.answered = 0  # rows of this window that are complete: 0 or T
         self.state = state  # what the agent is fed at row 0, later at the boundary row
-        self._reads = reads
         self._history = h = max(frame_stack - 1, 1)
         self.storage: Row = zeros(example, (h + horizon + 1, num_envs))
         self._tensors: Row = as_tensors(self.storage)
         self.rows: Row = self.storage[h:]  # numpy, [T+1, B, ...]
         self.tensors: Row = self._tensors[h:]
-        slots = [(self.rows[t], self.tensors[t]) for t in range(horizon + 1)]
-        self.slots = [Slot(row, answer) for row, answer in slots]
+        self.slots = [Slot(self.rows[t], self.tensors[t]) for t in range(horizon + 1)]
         chunks = horizon // self.state_interval
         self.states = tree_map(lambda x: x.new_zeros((chunks, *x.shape)), state)  # [C, B, ...]
-        self._stacks = self._stack_storage(horizon + 1)
-        self._acting_stacks = self._stack_storage(1)
-        views = self._views(slice(h, None), slice(h - 1, -1), self._stacks)
-        self._inputs, self._acting = (
-            views,
-            [
-                self._views(h + t, h + t - 1, tree_map(lambda x: x[0], self._acting_stacks))
-                for t in range(horizon + 1)
-            ],
-        )
+        frames, before = self.storage.observation, self._tensors.action[h - 1 :]
+        self._stacks = FrameStacks(frames, horizon + 1, frame_stack)
+        observation = self._stacks.over(self.tensors.observation)
+        self._inputs = read_inputs(self.tensors, observation, before[:-1], reads)
+        self._acting_stacks = FrameStacks(frames, None, frame_stack)
+        self._acting = []
+        for t in range(horizon + 1):
+            row = self.tensors[t]
+            observation = self._acting_stacks.over(row.observation)
+            self._acting.append(read_inputs(row, observation, before[t], reads))
 
     def acting_inputs(self, t: int) -> Inputs:
         """What the agent reads at row t, tensors [B, ...]; stacks are valid until the next call."""
         if self.frame_stack > 1:
-            self._stack(self._acting_stacks, t)
+            begin = self._history + t + 1 - self.frame_stack
+            self._acting_stacks.build(self.storage.first, slice(begin, begin + self.frame_stack))
         return self._acting[t]
 
     def inputs(self) -> Inputs:
         """What the agent reads at rows 0 .. T, tensors [T+1, B, ...]."""
         if self.frame_stack > 1:
-            self._stack(self._stacks, 0)
+            begin = self._history + 1 - self.frame_stack
+            self._stacks.build(self.storage.first, slice(begin, None))
         return self._inputs
 
     @property
@@ -196,55 +234,33 @@ class Window:
 
     def restore(self, carry: dict[str, Any]) -> None:
         """Take up a carry: the next collect() goes on from its boundary row."""
-        tree_map(_write_from(self.horizon), self.storage, carry["rows"])
+        self.storage[self.horizon :] = carry["rows"]
         self.state = carry["state"]
         self.start = int(carry["start"])
         self.answered = self.horizon
 
-    def _stack_storage(self, n: int) -> Any:
-        """[n, B, k, *frame] for image leaves, None for the others and without stacking."""
-        if self.frame_stack == 1:
-            return ()
-        shape = (n, self.num_envs, self.frame_stack)
-        return tree_map(
-            lambda x: np.zeros((*shape, *x.shape[2:]), x.dtype) if is_image(x) else x[:n],
-            self.storage.observation,
-        )
 
-    def _stack(self, out: Any, t: int) -> None:
-        k, start, first = self.frame_stack, self._history + t, self.storage.first
-        tree_map(
-            lambda x, y: stack_frames(x, first, k, start, y) if is_image(x) else None,
-            self.storage.observation,
-            out,
-        )
+def read_inputs(row: Row, observation: Any, previous_action: Any, reads: frozenset[str]) -> Inputs:
+    """What an agent reads of rows; a field that its model does not read is None.
 
-    def _views(self, at: Any, before: Any, stacks: Any) -> Inputs:
-        tensors, reads = self._tensors, self._reads
-        observation = tensors.observation[at]
-        if self.frame_stack > 1:
-            observation = tree_map(
-                lambda x, y, z: as_tensors(z) if is_image(x) else y,
-                self.storage.observation,
-                observation,
-                stacks,
-            )
-        return Inputs(
-            observation=observation,
-            reward=tensors.reward[at] if "reward" in reads else None,
-            first=tensors.first[at] if "first" in reads else None,
-            previous_action=tensors.action[before] if "previous_action" in reads else None,
-            mask=None if tensors.mask is None else tensors.mask[at],
-        )
+    Args:
+        row: tensors of any leading dimensions.
+        observation: the row's, images stacked.
+        previous_action: of the row before.
+        reads: fields of Inputs.
+    """
+    return Inputs(
+        observation=observation,
+        reward=row.reward if "reward" in reads else None,
+        first=row.first if "first" in reads else None,
+        previous_action=previous_action if "previous_action" in reads else None,
+        mask=row.mask,
+    )
 
 
-def is_image(storage: np.ndarray) -> bool:
-    """Whether [S, B, ...] storage holds frames: 8-bit, of two or three dimensions."""
-    return storage.dtype == np.uint8 and storage.ndim - 2 in (2, 3)
+def is_image(storage: np.ndarray, leading: int = 2) -> bool:
+    """Whether storage [S, B, ...] holds frames: 8-bit, of two or three dimensions.
 
-
-def _write_from(begin: int) -> Any:
-    def write(storage: np.ndarray, rows: np.ndarray) -> None:
-        storage[begin:] = rows
-
-    return write
+    The same for storage with another number of leading dimensions than S and B.
+    """
+    return storage.dtype == np.uint8 and storage.ndim - leading in (2, 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import arg
 
@@ -14,6 +14,10 @@ from rlpyt.models.options import ModelOptions
 
 ALGORITHMS = {"ppo": PPOOptions, "a2c": A2COptions}
 Algorithm = PPOOptions | A2COptions
+_NOT_NEGATIVE = (
+    *("lr", "value_coef", "max_grad_norm", "adam_eps"),
+    *("clip_coef", "clip_value", "target_kl"),
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class LoopOptions:
     """Threads of PyTorch; unset: 1 for small networks, else the allowed cores."""
 
     compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile the loss; auto: where the run is long enough to win back the compilation."""
+    """torch.compile the loss: 10 to 60 s once, and faster updates after that; auto does not."""
 
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 runs the network's forward and backward pass in autocast; the rest stays float32."""
@@ -84,10 +88,10 @@ class LoopOptions:
                 raise UsageError(f"{name}={value} must not be negative")
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"seed={self.seed} must not be negative; NumPy's seeds are not")
-        if self.stop_at_return is not None and not self.eval_interval:
+        if self.stop_at_return is not None and not (self.eval_interval and self.eval_episodes):
             raise UsageError(
                 f"stop_at_return={self.stop_at_return} needs evaluations during training; "
-                "set --eval-interval too"
+                "set --eval-interval too, and leave --eval-episodes above 0"
             )
 
 
@@ -109,9 +113,7 @@ class Run:
 
     @property
     def env_name(self) -> str:
-        """The environment's id, or the name of the user's callable."""
-        env: Any = self.env.env
-        return env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
+        return self.env.name
 
     @property
     def algo_name(self) -> str:
@@ -124,13 +126,24 @@ class Run:
             value = getattr(algo, name, None)
             if value is not None and value < 1:
                 raise UsageError(f"{name}={value} must be at least 1")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= (value := getattr(algo, name)) <= 1:
+                raise UsageError(f"{name}={value} must lie between 0 and 1")
+        for name in _NOT_NEGATIVE:
+            if not (value := getattr(algo, name, 0)) >= 0:
+                raise UsageError(f"{name}={value} must not be negative")
+        if min((*self.model.hidden_sizes, self.model.memory_size)) < 1:
+            raise UsageError(
+                f"hidden_sizes={self.model.hidden_sizes} and memory_size={self.model.memory_size} "
+                "must be at least 1"
+            )
         if algo.horizon % interval:
             raise UsageError(
                 f"state_interval={interval} must divide horizon={algo.horizon}; "
                 "training sequences fill a window without a rest"
             )
         if isinstance(algo, PPOOptions):
-            minibatches = max(1, rows // algo.minibatch_size)
+            minibatches = algo.minibatches(self.env.num_envs)
             chunks = rows // interval if self.model.memory != "none" else rows
             if minibatches > chunks:
                 raise UsageError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlpyt import checkpoint, noise
-from rlpyt.build import Parts
+from rlpyt.build import Parts, load_weights
 from rlpyt.evaluation import Evaluation, Stopped, game_over
 from rlpyt.generators import generators, restore_generators, seed_generators
 from rlpyt.logging.console import Console
@@ -167,7 +167,7 @@ class Runner:
     def load(self, state: dict[str, Any]) -> None:
         """Take up a checkpoint's state, as if the run had not stopped."""
         parts, window = self.parts, self.parts.sampler.window
-        parts.agent.load_state_dict(state["agent"])
+        load_weights(parts.agent, state["agent"], str(self.folder))
         parts.algorithm.load(state["algorithm"])
         carry = like(window.example_carry(), state["window"], "window")
         window.restore(carry)

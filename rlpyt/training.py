@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from rlpyt import checkpoint
 from rlpyt.algos.options import PPOOptions
-from rlpyt.build import ModelFactory, Parts, build
+from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
 from rlpyt.logging import csv
@@ -76,7 +76,8 @@ def train(
             _start_from(parts, Path(run.loop.init_from))
         folder = RunFolder.create(run, parts.resolved.seed)
         folder.begin(run, parts.resolved.as_dict())
-        return _go(run, parts, folder, None, hooks, mode, stream)
+        with folder.held():
+            return _go(run, parts, folder, None, hooks, mode, stream)
     finally:
         parts.close()
 
@@ -86,6 +87,7 @@ def resume(
     *,
     env_steps: int | None = None,
     reschedule: bool = False,
+    env: Any = None,
     model: ModelFactory | None = None,
     hooks: Hooks | None = None,
     mode: Mode = "auto",
@@ -97,10 +99,14 @@ def resume(
         path: the run's folder.
         env_steps: a new, greater length; schedules keep the length that they began with.
         reschedule: stretch the schedules to the new length.
+        env: what makes the environment, where the run began with a callable: `run.json` holds its
+            name alone.
     """
     folder = RunFolder(path)
     record = folder.read()
     run = folder.run()
+    if env is not None:
+        run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=env))
     saved, done = None, 0
     if checkpoint.latest(folder.path / "checkpoints") is not None:
         saved = checkpoint.load(folder.path / "checkpoints")
@@ -124,10 +130,11 @@ def resume(
             _start_from(parts, Path(run.loop.init_from))
         resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
         changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
-        folder.update(
-            status="running", resumed=resumed, schedule_steps=run.schedule_steps_from, **changed
-        )
-        return _go(run, parts, folder, saved, hooks, mode, stream)
+        with folder.held():
+            folder.update(
+                status="running", resumed=resumed, schedule_steps=run.schedule_steps_from, **changed
+            )
+            return _go(run, parts, folder, saved, hooks, mode, stream)
     finally:
         parts.close()
 
@@ -147,7 +154,7 @@ def _go(
         console = stack.enter_context(
             Console(
                 run.loop.env_steps,
-                header(run, parts, folder),
+                [*header(run, parts, folder), *_resumed(done, run)],
                 env_steps=done,
                 history=csv.read_lines(folder.path / "progress.csv") if saved else (),
                 solved_return=parts.solved_return,
@@ -182,14 +189,17 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
     reason = resolved.reasons.get("threads")
     shape = f"{run.env.num_envs} envs × {algo.horizon} rows"
     if isinstance(algo, PPOOptions):
-        minibatches = max(1, run.env.num_envs * algo.horizon // algo.minibatch_size)
-        shape += f", {algo.update_epochs} × {minibatches} minibatches"
+        shape += f", {algo.update_epochs} × {algo.minibatches(run.env.num_envs)} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
     what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
     return [
         f"{what} · {where} · {folder.path}",
-        f"preset {run.preset} ({shape}); every flag: rlpyt train {run.algo_name} --help",
+        f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
+
+
+def _resumed(done: int, run: Run) -> list[str]:
+    return [f"resumed at {done:,} of {run.loop.env_steps:,} env steps"] if done else []
 
 
 def _farewell(status: str, folder: RunFolder) -> list[str]:
@@ -199,12 +209,7 @@ def _farewell(status: str, folder: RunFolder) -> list[str]:
 
 
 def _start_from(parts: Parts, other: Path) -> None:
-    """Take weights and normalizers of another run's newest checkpoint."""
-    state, _ = checkpoint.load(other / "checkpoints")
-    try:
-        parts.agent.load_state_dict(state["agent"])
-    except RuntimeError as error:
-        raise UsageError(
-            f"init_from={other}: its network does not fit this run's; choose the same "
-            f"environment and model options ({str(error).splitlines()[-1].strip()})"
-        ) from None
+    """Take weights and normalizers of another run's newest checkpoint, of one, or of `save`."""
+    inside = other / "checkpoints"
+    state, _ = checkpoint.load(inside if inside.exists() else other)
+    load_weights(parts.agent, state["agent"], f"init_from={other}")

@@ -7,12 +7,13 @@ import gymnasium
 import torch
 
 from rlpyt import noise, tree_format
-from rlpyt.arrays import tree_map, zeros
+from rlpyt.arrays import tree_map
 from rlpyt.envs.make import describe
 from rlpyt.envs.options import EnvOptions
 from rlpyt.noise import Noise, ResetSeeds
 from rlpyt.rows import Row, Window, example_row
 from rlpyt.samplers.sampler import Sampler
+from rlpyt.storage import zeros
 from rlpyt.vector.in_process import InProcess
 
 Factory = Callable[[int], gymnasium.Env]  # of a column

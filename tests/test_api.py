@@ -9,7 +9,7 @@ import pytest
 import rlpyt
 from rlpyt import A2C, PPO, UsageError
 from rlpyt.api import load
-from tests.toys import CountEnv
+from tests.toys import CountEnv, MaskEnv
 
 SHORT = {"seed": 1, "env_steps": 600, "eval_episodes": 2, "num_envs": 2, "horizon": 16}
 
@@ -42,6 +42,14 @@ def test_learning_again_goes_on_with_the_same_run():
     assert agent.env_steps >= done + 500
 
 
+def test_learning_again_goes_on_in_environments_of_a_factory():
+    agent = short(env=lambda: CountEnv(7))
+    done = agent.env_steps
+    assert agent.learn(500, mode="quiet").env_steps >= done + 500
+    loaded = A2C.load(agent.folder, env=lambda: CountEnv(7))
+    assert loaded.learn(100, mode="quiet").env_steps >= agent.env_steps + 100
+
+
 def test_options_are_given_flat_and_by_any_accepted_name():
     agent = PPO("CartPole-v1", learning_rate=0.5, n_envs=3, hidden_sizes=[8], memory="gru")
     assert (agent.run.algo.lr, agent.run.env.num_envs) == (0.5, 3)
@@ -57,6 +65,11 @@ def test_options_are_given_flat_and_by_any_accepted_name():
         ({"optimizer": "adam"}, "ppo has no option 'optimizer'"),
         ({"preset": "clasic"}, r"did you mean classic\?"),
         ({"num_envs": 0}, "at least 1"),
+        ({"num_envs": 2.5}, "num_envs=2.5 must be a whole number"),
+        ({"lr": "fast"}, "lr='fast' must be a number"),
+        ({"memory": "lstn"}, r"did you mean lstm\?"),
+        ({"normalize_observation": "false"}, "must be True or False"),
+        ({"hidden_sizes": 64}, "must be a list"),
     ],
 )
 def test_a_wrong_option_is_said_with_the_nearest(options, message):
@@ -144,6 +157,39 @@ def test_a_runs_folder_is_loaded_and_learned_on():
     other.learn(200, mode="quiet")
     assert other.folder == agent.folder
     assert other.env_steps > agent.env_steps
+
+
+def test_saving_deletes_nothing_but_an_agent_that_was_saved(tmp_path):
+    agent = short()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    for taken in (tmp_path / "mine", agent.folder, agent.folder / "run.json"):
+        with pytest.raises(UsageError, match="is no saved agent"):
+            agent.save(taken)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+    assert load(agent.folder).env_steps == agent.env_steps
+    agent.save(tmp_path / "new")
+    assert load(agent.save(tmp_path / "new")).env_steps == agent.env_steps
+
+
+def test_a_run_starts_from_a_saved_agent_or_a_checkpoint(tmp_path):
+    agent = short()
+    saved = agent.save(tmp_path / "saved")
+    for source in (saved, agent.folder, next((agent.folder / "checkpoints").glob("0*"))):
+        A2C("CartPole-v1", init_from=source, seed=np.int64(1)).learn(100, mode="quiet")
+    with pytest.raises(UsageError, match="does not fit"):
+        A2C("CartPole-v1", init_from=saved, hidden_sizes=[8]).learn(100, mode="quiet")
+    with pytest.raises(UsageError, match="does not fit"):
+        A2C.load(saved, hidden_sizes=[8]).predict(np.zeros(4))
+
+
+def test_predict_refuses_a_state_or_mask_of_another_size():
+    agent = PPO(MaskEnv, seed=0)
+    _, state = agent.predict(np.zeros((3, 1)))
+    with pytest.raises(UsageError, match="one of 3 observations, and 1 are given"):
+        agent.predict(np.zeros(1), state)
+    with pytest.raises(UsageError, match=r"mask has shape \(1,\); give one of shape \(1, 4\)"):
+        agent.predict(np.zeros(1), mask=[1])
 
 
 def test_what_is_no_agent_is_refused():

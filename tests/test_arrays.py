@@ -15,17 +15,13 @@ import rlpyt.arrays
 from rlpyt.arrays import (
     Array,
     NamedArrayTuple,
-    as_arrays,
-    as_tensors,
     is_field_name,
     namedarraytuple,
-    to_device,
     tree_items,
     tree_leaves,
     tree_map,
-    zeros,
-    zeros_on,
 )
+from rlpyt.storage import as_tensors
 
 Camera = namedarraytuple("Camera", ["image", "depth"])
 
@@ -181,6 +177,11 @@ def test_replace_leaves_the_original_alone():
     assert tuple(camera) == (1, 2)
     with pytest.raises(TypeError, match=r"Camera.*'deep'"):
         camera.replace(deep=3)
+
+
+def test_any_name_may_be_replaced():
+    """Dict spaces name fields as they like."""
+    assert tuple(namedarraytuple("Obs", ["self", "cls"])(1, 2).replace(self=3)) == (3, 2)
 
 
 def test_equal_means_the_same_leaves_in_the_same_structure():
@@ -356,91 +357,7 @@ def test_items_go_by_dotted_path_in_the_order_of_fields():
     assert tree_leaves((1, {"b": None, "a": 2}, ())) == [1, 2]
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_zeros_have_the_leading_dimensions_and_dtype_of_each_leaf(shared):
-    example = Step(Camera(np.ones((2, 3), np.uint8), np.float32(1)), True, (np.zeros((0, 2)),))
-    made = zeros(example, (4, 5), shared=shared)
-    assert type(made) is Step
-    assert made.mask is None
-    assert [(leaf.shape, leaf.dtype) for leaf in tree_leaves(made)] == [
-        ((4, 5, 2, 3), np.uint8),
-        ((4, 5), np.float32),
-        ((4, 5), bool),
-        ((4, 5, 0, 2), np.float64),
-    ]
-    assert all(not leaf.any() and leaf.flags.writeable for leaf in tree_leaves(made))
-    made[2, 3] = example
-    assert made.observation.image.sum() == 6
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_leaf_without_dimensions_keeps_its_shape(shared):
-    made = zeros((np.float32(3), np.array(2)), shared=shared)
-    assert [leaf.shape for leaf in made] == [(), ()]
-    assert [leaf.shape for leaf in as_arrays(as_tensors(made))] == [(), ()]
-    assert zeros_on(made, (), "cpu")[0].shape == ()
-
-
-def test_shared_leaves_are_aligned_and_apart():
-    leaves = tree_leaves(zeros((np.zeros(3, np.int8), np.zeros(1), (), np.zeros(2)), shared=True))
-    starts = [leaf.__array_interface__["data"][0] for leaf in leaves]
-    assert all(start % 64 == 0 for start in starts)
-    assert np.diff(starts).tolist() == [64, 64]
-    assert zeros((), (3,), shared=True) == ()
-
-
-def test_objects_cannot_be_shared_and_the_field_is_named():
-    with pytest.raises(TypeError, match=r"^field 'depth': dtype object cannot be shared"):
-        zeros(Camera(1, np.array([object()])), shared=True)
-
-
-def test_what_a_forked_process_writes_is_seen_here_and_no_file_remains():
-    code = """
-import os
-import numpy as np
-from rlpyt.arrays import namedarraytuple, zeros
-before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-Camera = namedarraytuple("Camera", ["image", "depth"])
-rows = zeros(Camera(np.zeros(3), np.float32(0)), (4,), shared=True)
-child = os.fork()
-if not child:
-    rows[2] = 7
-    os._exit(0)
-os.waitpid(child, 0)
-after = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-print(rows.image[2].tolist(), rows.depth.tolist(), after - before)
-"""
-    assert run_python(code).decode().strip() == "[7.0, 7.0, 7.0] [0.0, 0.0, 7.0, 0.0] set()"
-
-
 # -- torch --------------------------------------------------------------------------------------
-
-
-def test_tensors_and_arrays_share_memory():
-    arrays = steps()
-    tensors = as_tensors(arrays)
-    tensors.observation.image[:] = 2
-    assert (arrays.observation.image == 2).all()
-    as_arrays(tensors).reward[:] = 3
-    assert (arrays.reward == 3).all()
-    assert as_tensors(tensors) == tensors
-    assert tensors.mask is None
-
-
-def test_arrays_come_from_tensors_with_gradients():
-    assert as_arrays((torch.ones(2, requires_grad=True),))[0].tolist() == [1, 1]
-
-
-def test_going_to_the_same_device_copies_nothing():
-    tensors = steps(library="torch")
-    assert to_device(tensors, "cpu") == tensors
-
-
-def test_zeros_on_a_device_have_the_dtypes_of_the_example():
-    made = zeros_on(steps()[0], (2,), "meta")
-    assert made.observation.image.shape == (2, 3, 5, 5)
-    assert {leaf.dtype for leaf in tree_leaves(made)} == {torch.float32}
-    assert {leaf.device.type for leaf in tree_leaves(made)} == {"meta"}
 
 
 def test_it_is_a_pytree_with_named_paths():
@@ -516,7 +433,7 @@ def test_gradients_flow_through_a_compiled_function():
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_spaces_named_at_run_time_unpickle_in_a_fresh_interpreter(protocol):  # FAULTS B118
+def test_spaces_named_at_run_time_unpickle_in_a_fresh_interpreter(protocol):  # B118
     inner = namedarraytuple("Inner", ["left", "right"])
     outer = namedarraytuple("Outer", ["arm", "nothing", "empty", "state"])
     tree = outer(inner(np.arange(3), np.float32(2)), None, (), (inner(1, 2),))

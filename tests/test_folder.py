@@ -147,3 +147,12 @@ def test_outside_of_a_repository_there_is_no_git_state(tmp_path, monkeypatch):
     assert git_state() == {}
     monkeypatch.setenv("PATH", "")
     assert git_state() == {}
+
+
+def test_a_run_that_is_being_trained_is_not_gone_on_with(tmp_path):
+    folder = RunFolder(tmp_path)
+    refused = pytest.raises(UsageError, match="is being trained by another process")
+    with folder.held(), refused, RunFolder(tmp_path).held():
+        pass
+    with folder.held():
+        pass

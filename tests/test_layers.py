@@ -30,8 +30,10 @@ LAYERS = [
     ["functional", "distributions", "schedules", "tree_format"],
     ["ring"],
     ["rows", "noise"],
+    ["storage"],
     ["arrays"],
-    ["errors", "faultpoints", "flags", "generators", "stopping", "suggest"],
+    ["flags"],
+    ["cores", "errors", "faultpoints", "generators", "stopping", "suggest"],
 ]
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 # Specifications and options import nothing but numpy or tyro: every layer may read them.

@@ -100,7 +100,7 @@ def test_the_stack_across_an_episode_start_is_not_the_plain_slice():
     frames = np.arange(1, 7, dtype=np.uint8).reshape(6, 1, 1, 1)
     first = np.array([[True], [False], [False], [True], [False], [False]])
     out = np.zeros((1, 1, 3, 1, 1), np.uint8)
-    stack_frames(frames, first, 3, 4, out)
+    stack_frames(frames[2:5], first[2:5], 3, out)
     assert out.ravel().tolist() == [0, 4, 5]
 
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.arrays import NamedArrayTuple, to_device, tree_map
+from rlpyt.arrays import NamedArrayTuple, tree_map
 from rlpyt.distributions import Distribution
 from rlpyt.rows import Inputs
+from rlpyt.storage import to_device
 
 
 class Model(Protocol):

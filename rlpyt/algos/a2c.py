@@ -12,11 +12,12 @@ from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import A2COptions
 from rlpyt.algos.windows import Sample, WindowReader, fold
-from rlpyt.arrays import to_device, tree_map
-from rlpyt.functional import explained_variance, live_mean, normalize, value_loss
+from rlpyt.arrays import tree_map
+from rlpyt.functional import explained_variance, live_mean, live_means, normalize, value_loss
 from rlpyt.models.flat import Adam, RMSprop
 from rlpyt.rows import Window
 from rlpyt.schedules import scheduled
+from rlpyt.storage import to_device
 
 
 class A2C:
@@ -94,8 +95,7 @@ class A2C:
         error = value_loss(now.value, sample.target)
         total = policy + options.value_coef * error - options.entropy_coef * now.entropy
         with torch.no_grad():
-            parts = torch.stack([policy, error, now.entropy])  # [3, L, N]
-            means = torch.where(live, parts, 0.0).sum((1, 2)) / live.sum().clamp(min=1)
+            means = live_means([policy, error, now.entropy], live)
         return live_mean(total, live), means
 
     def state(self) -> dict[str, Any]:

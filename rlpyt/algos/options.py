@@ -51,7 +51,7 @@ class PolicyGradientOptions:
     """What the learner reads of a reward: itself, or its sign (Mnih et al., 2015)."""
 
     state_interval: int | None = None
-    """With memory: rows of a training sequence, whose first state was kept; None is the horizon."""
+    """With memory: rows of a training sequence, whose first state was kept; unset: the horizon."""
 
     adam_eps: float = 1e-5
     """Epsilon of Adam or RMSprop."""
@@ -81,6 +81,10 @@ class PPOOptions(PolicyGradientOptions):
 
     recompute_advantages: bool = False
     """Compute values and advantages anew before each epoch."""
+
+    def minibatches(self, num_envs: int) -> int:
+        """How many minibatches a window of B = num_envs columns is cut into."""
+        return max(1, self.horizon * num_envs // self.minibatch_size)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import PPOOptions
 from rlpyt.algos.windows import Sample, WindowReader, fold, shuffled
-from rlpyt.arrays import to_device, tree_map
+from rlpyt.arrays import tree_map
 from rlpyt.functional import (
     approximate_kl,
     clipped_surrogate,
@@ -20,12 +20,14 @@ from rlpyt.functional import (
     explained_variance,
     is_clipped,
     live_mean,
+    live_means,
     normalize,
     value_loss,
 )
 from rlpyt.models.flat import Adam
 from rlpyt.rows import Window
 from rlpyt.schedules import scheduled
+from rlpyt.storage import to_device
 
 
 class PPO:
@@ -77,7 +79,7 @@ class PPO:
         explained = explained_variance(sample.value, sample.target, sample.live)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
-        minibatches = window.horizon * window.num_envs // options.minibatch_size or 1
+        minibatches = options.minibatches(window.num_envs)
         seen: list[Tensor] = []
         for epoch in range(options.update_epochs):
             if epoch and options.recompute_advantages:
@@ -124,8 +126,7 @@ class PPO:
         total = policy + options.value_coef * error - options.entropy_coef * now.entropy
         with torch.no_grad():
             kl, clipped = approximate_kl(log_ratio), is_clipped(ratio, self._clip)
-            parts = torch.stack([policy, error, now.entropy, kl, clipped.float()])  # [5, L, N]
-            means = torch.where(live, parts, 0.0).sum((1, 2)) / live.sum().clamp(min=1)
+            means = live_means([policy, error, now.entropy, kl, clipped.float()], live)
         return live_mean(total, live), means
 
     def state(self) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from torch import Tensor
 from rlpyt.agents.normalizers import RewardScale
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.options import PolicyGradientOptions
-from rlpyt.arrays import NamedArrayTuple, to_device, tree_map
+from rlpyt.arrays import NamedArrayTuple, tree_map
 from rlpyt.functional import gae
 from rlpyt.rows import Inputs, Window
+from rlpyt.storage import to_device
 
 
 class Sample(NamedArrayTuple):

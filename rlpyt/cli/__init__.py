@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from rlpyt.errors import EnvironmentFault, UsageError
 
+_FORMAT = warnings.formatwarning
 _COMMANDS = {
     "train": "train",
     "eval": "evaluate",
@@ -26,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code (0 done, 1 error, 2 usage, 75, 130)."""
     argv = list(sys.argv[1:] if argv is None else argv)
     command = argv[0] if argv else "--help"
+    warnings.formatwarning = _warning
     try:
         try:
             return _run(command, argv[1:])
@@ -49,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted before there was anything to save")
         return 130
+    finally:
+        warnings.formatwarning = _FORMAT
 
 
 def _run(command: str, argv: list[str]) -> int:
@@ -83,6 +88,20 @@ def _help_for(error: UsageError, argv: list[str]) -> str:
         return ""
     words = [argv[0], *(word for word in argv[1:] if argv[0] == "train" and word in ALGORITHMS)]
     return f"\nevery option: rlpyt {' '.join(words[:2])} --help"
+
+
+def _warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A line for the user; the place in the code stays where the warning is for its author."""
+    if category is not UserWarning:
+        return _FORMAT(message, category, filename, lineno, line)
+    text = str(message)
+    return f"{text}\n" if "WARN" in text else f"warning: {text}\n"  # Gymnasium's begin with it
 
 
 def _complain(text: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-from rlpyt.cli.parsing import parse, wants_help
+from rlpyt.cli.parsing import parse_or_help
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,9 @@ class CheckOptions:
 
 def main(argv: Sequence[str]) -> int:
     """Check an environment; returns 1 where it has an error, else 0."""
-    if wants_help(argv):
-        from rlpyt.cli.help import print_help
-
-        kind = Annotated[CheckOptions, FlagCreatePairsOff]
-        print_help(kind, CheckOptions(), "rlpyt check-env", CheckOptions.__doc__ or "")
+    options = parse_or_help(CheckOptions(), argv, "rlpyt check-env")
+    if options is None:
         return 0
-    options = parse(CheckOptions(), argv)
     from rlpyt.cli.output import one_object
     from rlpyt.envs.check import check
     from rlpyt.envs.make import make
@@ -50,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
     with one_object(options.json) as print_object:
         env = make(env_options)
         try:
-            print(f"observation  {env.observation_space}\naction       {env.action_space}")
+            for what in ("observation", "action"):
+                print(f"{what:13}{getattr(env, f'{what}_space', 'no space')}")
             findings = check(env, env_options, steps=options.steps)
         finally:
             env.close()

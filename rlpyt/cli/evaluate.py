@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from rlpyt.cli.output import one_object
-from rlpyt.cli.parsing import parse, wants_help
+from rlpyt.cli.parsing import parse_or_help
 from rlpyt.errors import UsageError
 
 
@@ -48,26 +48,27 @@ class EvalOptions:
 
 def main(argv: Sequence[str]) -> int:
     """Evaluate as the arguments say; returns the exit code."""
-    if wants_help(argv):
-        from rlpyt.cli.help import print_help
-
-        kind = Annotated[EvalOptions, FlagCreatePairsOff]
-        print_help(kind, EvalOptions(), "rlpyt eval", EvalOptions.__doc__ or "")
+    options = parse_or_help(EvalOptions(), argv, "rlpyt eval")
+    if options is None:
         return 0
-    options = parse(EvalOptions(), argv)
     if options.episodes < 1:
         raise UsageError(f"--episodes={options.episodes} must be at least 1")
     with one_object(options.json) as print_object:
         from rlpyt.api import load
 
+        if options.video or options.video_path:
+            from rlpyt.logging.video import check_format, default_suffix
+
+            check_format(Path(options.video_path or f"video{default_suffix()}"))
         agent = load(Path(options.run), best=options.best, seed=options.seed, device=options.device)
         evaluation = agent.evaluate(options.episodes, stochastic=options.stochastic)
         print(
             f"return {evaluation.mean:.1f} ± {evaluation.std:.1f}   "
             f"min {evaluation.returns.min():.1f}   max {evaluation.returns.max():.1f}   "
-            f"length {evaluation.lengths.mean():.0f}   ({len(evaluation.returns)} episodes, "
+            f"length {evaluation.lengths.mean():.0f}\n"
+            f"  {len(evaluation.returns)} episodes, "
             f"{'sampled' if options.stochastic else 'most likely'} actions, "
-            f"weights of {agent.env_steps:,} env steps)"
+            f"weights of {agent.env_steps:,} env steps"
         )
         outcome = {
             "run_dir": options.run,

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlpyt import noise
-from rlpyt.envs.make import make
+from rlpyt.envs.make import MASK, make
+from rlpyt.envs.registry import missing
+from rlpyt.errors import UsageError
 from rlpyt.logging.video import default_suffix, write_video
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def film(agent: TrainedAgent, path: Path | None, *, stochastic: bool = False) ->
     try:
         seeds = noise.ResetSeeds(agent.seed, noise.EVALUATION_RESETS)
         observation, info = env.reset(seed=seeds(0, 0))
-        frames: list[Any] = [env.render()]
+        frames: list[Any] = [_first_frame(env, run.env_name)]
         state, reward, over = None, 0.0, False
         while not over and len(frames) < MAX_FRAMES:
             action, state = agent.predict(
@@ -40,7 +42,7 @@ def film(agent: TrainedAgent, path: Path | None, *, stochastic: bool = False) ->
                 state,
                 deterministic=not stochastic,
                 reward=reward,
-                mask=info.get("action_mask"),
+                mask=info.get(MASK),
             )
             observation, reward, terminated, truncated, info = env.step(action)
             frames.append(env.render())
@@ -48,3 +50,15 @@ def film(agent: TrainedAgent, path: Path | None, *, stochastic: bool = False) ->
         return write_video(path, frames, env.metadata.get("render_fps") or 30)
     finally:
         env.close()
+
+
+def _first_frame(env: Any, name: str) -> Any:
+    """What the environment renders; where it lacks a package for that, a UsageError says which."""
+    try:
+        return env.render()
+    except NotImplementedError:
+        raise UsageError(f"{name} cannot be filmed: it has no render()") from None
+    except Exception as error:
+        if isinstance(error.__cause__ or error, ImportError):
+            raise missing(name, error) from error
+        raise

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-from rlpyt.cli.parsing import parse, wants_help
+from rlpyt.cli.parsing import parse_or_help
 from rlpyt.errors import UsageError
 from rlpyt.suggest import did_you_mean
 
@@ -49,24 +49,29 @@ _KINDS: dict[str, Any] = {"envs": EnvsOptions, "algos": AlgosOptions, "presets":
 
 def main(command: str, argv: Sequence[str]) -> int:
     """List as the arguments say; returns the exit code."""
-    kind = _KINDS[command]
-    if wants_help(argv):
-        from rlpyt.cli.help import print_help
-
-        print_help(
-            Annotated[kind, FlagCreatePairsOff], kind(), f"rlpyt {command}", kind.__doc__ or ""
-        )
+    options = parse_or_help(_KINDS[command](), argv, f"rlpyt {command}")
+    if options is None:
         return 0
-    options = parse(kind(), argv)
     found = {"envs": _envs, "algos": _algos, "presets": _presets}[command](options)
     if options.json:
         import json
 
         print(json.dumps(found))
         return 0
+    shown = getattr(options, "name", "")
+    if "/" in shown:
+        from rlpyt.presets import PRESETS
+
+        print(f"{_summary(PRESETS[shown])}\n")
     width = max(map(len, found), default=0) + 2
     for name, text in found.items():
         print(f"{name:<{width}}{text}".rstrip())
+    if "/" in shown:
+        algo = shown.partition("/")[0]
+        print(
+            f"\nall else is the default (rlpyt train {algo} --help); "
+            f"where each number is from: rlpyt/presets/{algo}.py"
+        )
     return 0
 
 
@@ -119,8 +124,10 @@ def _differences(run: Any) -> dict[str, Any]:
         for flag in flags_of(part):
             value = getattr(part, flag.name)
             if value != getattr(plain, flag.name):
-                spelling = flag.text if value is not False else f"--no-{flag.text[2:]}"
-                found[spelling] = "" if flag.hint is bool else show(value)
+                switch = flag.hint is bool
+                off = switch and value is False
+                spelling = f"--no-{flag.text[2:]}" if off else flag.text
+                found[spelling] = "" if switch else show(value)
     return found
 
 

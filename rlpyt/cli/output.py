@@ -30,7 +30,7 @@ def one_object(wanted: bool) -> Iterator[PrintObject]:
         return
     out, kept = sys.stdout, None
     with suppress(OSError, ValueError):  # a library's own prints in C go to the descriptor
-        if out.fileno() == 1:
+        if out is not None and out.fileno() == 1:
             out.flush()
             kept = os.dup(1)
             os.dup2(2, 1)
@@ -67,6 +67,8 @@ def report(
         print(profiler.report(summary["env_steps"]))
         summary["profile"] = profiler.shares()
     elif quiet:
-        print(f"{summary['status']}: {outcome.folder}, eval_return {summary['eval_return']}")
+        value = summary["eval_return"]
+        evaluated = "" if value is None else f", eval_return {value:.2f}"
+        print(f"{summary['status']}: {outcome.folder}{evaluated}")
     print_object(summary)
     return EXIT_CODES[outcome.status]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from tyro.conf import FlagCreatePairsOff
 
 from rlpyt.cli.values import Reader, reader
 from rlpyt.errors import UsageError
@@ -40,12 +42,25 @@ class Given:
         return None
 
 
-def parse(
-    default: Command, argv: Sequence[str], *, refused: Mapping[str, str] | None = None
-) -> Command:
+def parse(default: Command, argv: Sequence[str]) -> Command:
     """The command with the options of a command line in place of its defaults."""
-    given = scan(list(flags_of(default)), argv, refused=refused)
-    return read(default, given)
+    return read(default, scan(list(flags_of(default)), argv))
+
+
+def parse_or_help(default: Command, argv: Sequence[str], prog: str) -> Command | None:
+    """As `parse`; None where help was asked for, which is printed.
+
+    Args:
+        default: a dataclass whose docstring describes the command.
+        prog: the command as help names it, such as "rlpyt eval".
+    """
+    if not wants_help(argv):
+        return parse(default, argv)
+    from rlpyt.cli.help import print_help
+
+    kind = Annotated[type(default), FlagCreatePairsOff]
+    print_help(kind, default, prog, type(default).__doc__ or "")
+    return None
 
 
 def read(default: Command, given: Given) -> Command:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from rlpyt.cli.parsing import parse, wants_help
+from rlpyt.cli.parsing import parse_or_help
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,9 @@ class PlotOptions:
 
 def main(argv: Sequence[str]) -> int:
     """Plot as the arguments say; returns the exit code."""
-    if wants_help(argv):
-        from rlpyt.cli.help import print_help
-
-        print_help(PlotOptions, PlotOptions(), "rlpyt plot", PlotOptions.__doc__ or "")
+    options = parse_or_help(PlotOptions(), argv, "rlpyt plot")
+    if options is None:
         return 0
-    options = parse(PlotOptions(), argv)
     from rlpyt.view.plot import plot
 
     path = plot(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from rlpyt.cli.output import one_object, profiled, report
-from rlpyt.cli.parsing import parse, wants_help
+from rlpyt.cli.parsing import parse_or_help
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder, versions
 
@@ -46,13 +46,9 @@ class ResumeOptions:
 
 def main(argv: Sequence[str]) -> int:
     """Resume as the arguments say; returns the exit code."""
-    if wants_help(argv):
-        from rlpyt.cli.help import print_help
-
-        kind = Annotated[ResumeOptions, FlagCreatePairsOff]
-        print_help(kind, ResumeOptions(), "rlpyt resume", ResumeOptions.__doc__ or "")
+    options = parse_or_help(ResumeOptions(), argv, "rlpyt resume")
+    if options is None:
         return 0
-    options = parse(ResumeOptions(), argv)
     _check(RunFolder(Path(options.run)).read(), options)
     with one_object(options.json) as print_object:
         from rlpyt.training import resume

@@ -82,7 +82,7 @@ class AtariEnvironment(gymnasium.Env[np.ndarray, np.int64]):
             "render_modes": ["rgb_array"],
             "render_fps": max(1, 60 // protocol.frame_skip),
         }
-        self._ale = ale = _emulator(game, protocol, mode, difficulty)
+        self._ale = ale = _emulator(game, mode, difficulty)
         self.actions = (
             ale.getLegalActionSet() if protocol.full_action_space else ale.getMinimalActionSet()
         )
@@ -267,9 +267,7 @@ class StickyActions:
         return int(words[0, 0])
 
 
-def _emulator(
-    game: str, protocol: Protocol, mode: int | None, difficulty: int | None
-) -> ale_py.ALEInterface:
+def _emulator(game: str, mode: int | None, difficulty: int | None) -> ale_py.ALEInterface:
     """The game, loaded; the same every time."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     ale = ale_py.ALEInterface()

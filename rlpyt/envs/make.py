@@ -74,7 +74,7 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
     """
     action = to_spec(env.action_space, "action")
     if not leaves(action):
-        raise UsageError(f"the action space {env.action_space} of {name_of(options)} is empty")
+        raise UsageError(f"the action space {env.action_space} of {options.name} is empty")
     mask, mask_size = _find_mask(env, options, action)
     space = env.observation_space
     if mask == "observation":
@@ -83,7 +83,7 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
     observation = to_spec(space, "observation", float64_as=options.float64_as)
     if not leaves(observation):
         raise UsageError(
-            f"the observation space {env.observation_space} of {name_of(options)} has nothing to "
+            f"the observation space {env.observation_space} of {options.name} has nothing to "
             "observe; give it a constant, such as Box(0, 1, (1,))"
         )
     atari = is_atari(options)
@@ -91,7 +91,7 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
     # Where a lost life ends an episode, returns are counted by whole games.
     whole = ("game_over",) if protocol and protocol.life_loss else ()
     return EnvSpec(
-        id=name_of(options),
+        id=options.name,
         observation=observation,
         action=action,
         mask=mask,
@@ -106,12 +106,6 @@ def is_atari(options: EnvOptions) -> bool:
     """Whether the environment is a game of ale-py, played under a protocol."""
     env = options.env
     return isinstance(env, str) and (env.startswith("ALE/") or "NoFrameskip-" in env)
-
-
-def name_of(options: EnvOptions) -> str:
-    """The environment's name in messages and folders."""
-    env: Any = options.env
-    return env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
 
 
 def require_next_step(envs: VectorEnv[Any, Any, Any], name: str) -> None:
@@ -220,7 +214,7 @@ def _arguments(
     for name in kwargs if not takes_any else ():
         if name not in parameters:
             raise UsageError(
-                f"env_kwargs: {name_of(options)} takes no argument "
+                f"env_kwargs: {options.name} takes no argument "
                 f"{name!r}{did_you_mean(name, parameters)}; it takes {', '.join(parameters)}"
             )
     given = {
@@ -230,13 +224,13 @@ def _arguments(
         signature.bind(**own | given | kwargs)
     except TypeError as error:
         raise UsageError(
-            f"env={name_of(options)}: {error}; give it with --env-kwargs name=value"
+            f"env={options.name}: {error}; give it with --env-kwargs name=value"
         ) from None
     return given | kwargs
 
 
 def _require_env(env: Any, options: EnvOptions) -> None:
-    name = name_of(options)
+    name = options.name
     if isinstance(env, VectorEnv):
         require_next_step(env, name)
         raise UsageError(
@@ -273,7 +267,7 @@ def _find_mask(
             shape = np.asarray(info[MASK], np.bool_).shape
     if shape is None or math.prod(shape) != choices or not choices:
         raise UsageError(
-            f"{name_of(options)}: {MASK} in the {where} has shape {shape}, and the action space "
+            f"{options.name}: {MASK} in the {where} has shape {shape}, and the action space "
             f"{env.action_space} has {choices} choices; give one flat array with a value for each "
             "of them, or pass --no-action-mask to treat it as any other value"
         )
@@ -297,7 +291,7 @@ def _frame_stack(observation: Spec, options: EnvOptions, default: int) -> int:
             return 1
         raise UsageError(
             f"frame_stack={stack} stacks images (uint8 of 2 or 3 dimensions), and "
-            f"{name_of(options)} observes none; use --memory lstm, or "
+            f"{options.name} observes none; use --memory lstm, or "
             "gymnasium.wrappers.FrameStackObservation in a wrapper of your own"
         )
     return stack

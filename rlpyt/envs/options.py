@@ -22,7 +22,7 @@ class EnvOptions:
     """A Gymnasium id, module:Id, or module:function that returns a gymnasium.Env."""
 
     num_envs: Annotated[int, arg(name="n-envs", aliases=["--num-envs"])] = 8
-    """Environments stepped side by side, B; per rank under torchrun."""
+    """Environments stepped side by side, B."""
 
     env_kwargs: tuple[str, ...] = ()
     """key=value arguments of the environment; values are Python literals, anything else is text."""
@@ -62,6 +62,12 @@ class EnvOptions:
             if value is not None and value < 1:
                 raise UsageError(f"{name}={value} must be at least 1")
         _ = self.kwargs  # a malformed one is told of now
+
+    @property
+    def name(self) -> str:
+        """The environment's id, or the name of the user's callable."""
+        env: Any = self.env
+        return env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
 
     @property
     def kwargs(self) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlpyt.arrays import tree_items, zeros
+from rlpyt.arrays import tree_items
+from rlpyt.envs.actions import action_reader
 from rlpyt.envs.make import MASK
-from rlpyt.envs.spaces import action_reader, observation_writer
+from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import (
     Box,
     Discrete,
@@ -25,6 +26,7 @@ from rlpyt.envs.spec import (
     leaves,
     not_finite,
 )
+from rlpyt.storage import zeros
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,7 @@ class Player:
             )
         self._before = observation
         self._write(self._storage, 0, observation)
-        for path in not_finite(self.spec.observation, self._storage):
-            where = f"observation.{path}" if path else "observation"
+        for where in not_finite(self.spec.observation, self._storage, "observation"):
             self.found.error(
                 "finite",
                 f"{call}: {where} is not finite: {short(observation)}; training stops where that "

@@ -74,17 +74,12 @@ PROTOCOLS: Final[Mapping[str, Protocol]] = {p.name: p for p in (machado2018, mni
 _BY_SUFFIX: Final[Mapping[str, Protocol]] = {"-v5": machado2018, "NoFrameskip-v4": mnih2015}
 
 
-def is_atari(env_id: str) -> bool:
-    """Whether ale-py registers this Gymnasium id."""
-    spec = gymnasium.registry.get(env_id)
-    return spec is not None and spec.entry_point == "ale_py.env:AtariEnv"
-
-
 def game_of(env_id: str) -> str:
     """The emulator's name of an id's game: "ms_pacman" for "ALE/MsPacman-v5"."""
-    if not is_atari(env_id):
+    entry = gymnasium.registry.get(env_id)
+    if entry is None or entry.entry_point != "ale_py.env:AtariEnv":
         raise UsageError(f"{env_id} is not an Atari id; Atari ids look like ALE/Pong-v5")
-    return gymnasium.spec(env_id).kwargs["game"]
+    return entry.kwargs["game"]
 
 
 def protocol_for(env_id: str, name: str | None = None) -> Protocol:

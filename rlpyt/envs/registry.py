@@ -32,7 +32,7 @@ _INSTALL = {
     "envpool": "rlpyt[envpool]",
     "shimmy": "shimmy[dm-control]",
     "dm_control": "shimmy[dm-control]",
-    "pygame": "gymnasium[classic-control]",
+    "pygame": "rlpyt[video]",
     "jax": "gymnasium[jax]",
 }
 

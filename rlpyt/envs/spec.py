@@ -135,29 +135,31 @@ def example(spec: Spec) -> Any:
     return namedarraytuple("Composite", spec.names)(*map(example, spec.parts))
 
 
-def outside(spec: Spec, tree: Any) -> list[str]:
+def outside(spec: Spec, tree: Any, path: str = "") -> list[str]:
     """Paths of the Box leaves with a value below `low` or above `high`.
 
     Args:
         tree: observations of any leading dimensions, numpy.
+        path: of the tree itself.
     """
-    return [path for path, leaf, array in _arrays(spec, tree) if _leaves_bounds(leaf, array)]
+    return [name for name, leaf, array in _arrays(spec, tree, path) if _leaves_bounds(leaf, array)]
 
 
-def not_finite(spec: Spec, tree: Any) -> list[str]:
+def not_finite(spec: Spec, tree: Any, path: str = "") -> list[str]:
     """Paths of the leaves that hold a NaN or an infinity.
 
     Args:
         tree: observations of any leading dimensions, numpy.
+        path: of the tree itself.
     """
     return [
-        path
-        for path, _, array in _arrays(spec, tree)
+        name
+        for name, _, array in _arrays(spec, tree, path)
         if array.dtype.kind == "f" and not np.isfinite(array).all()
     ]
 
 
-def _arrays(spec: Spec, tree: Any, path: str = "") -> Iterator[tuple[str, Leaf, np.ndarray]]:
+def _arrays(spec: Spec, tree: Any, path: str) -> Iterator[tuple[str, Leaf, np.ndarray]]:
     if not isinstance(spec, Composite):
         yield path, spec, tree
         return

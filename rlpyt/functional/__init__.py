@@ -14,6 +14,7 @@ from rlpyt.functional.losses import (
     explained_variance,
     is_clipped,
     live_mean,
+    live_means,
     normalize,
     value_loss,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "is_clipped",
     "lambda_returns",
     "live_mean",
+    "live_means",
     "n_step_returns",
     "normalize",
     "value_loss",

@@ -4,6 +4,8 @@ Terms are per row and unreduced; `live_mean` reduces their sum once. Rows that e
 not `live`: their action never happened, so they take part in no mean.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,15 @@ def live_mean(x: Tensor, live: Tensor) -> Tensor:
         [].
     """
     return torch.where(live, x, 0.0).sum() / live.sum().clamp(min=1)
+
+
+def live_means(terms: Sequence[Tensor], live: Tensor) -> Tensor:
+    """The mean of each term over live rows, in one pass: what is logged of a loss.
+
+    Args: terms: K of [...]; live: [...] bool.    Returns: [K].
+    """
+    stacked = torch.where(live, torch.stack(list(terms)), 0.0)  # [K, ...]
+    return stacked.flatten(1).sum(1) / live.sum().clamp(min=1)
 
 
 def normalize(x: Tensor, live: Tensor, epsilon: float = 1e-8) -> Tensor:

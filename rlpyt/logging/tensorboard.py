@@ -23,7 +23,7 @@ def open_sinks(run_dir: Path, env_steps: int, tell: Callable[[str], None]) -> li
     """The event file of a run where TensorBoard is installed; else none, and one hint."""
     if importlib.util.find_spec("tensorboard") is not None:
         return [EventFile(run_dir, env_steps)]
-    tell("TensorBoard is not installed (pip install tensorboard): progress.csv has every number")
+    tell("no TensorBoard here (pip install tensorboard): progress.csv has the numbers")
     return []
 
 

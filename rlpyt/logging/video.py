@@ -32,8 +32,7 @@ def write_video(path: Path, frames: Sequence[Any] | np.ndarray, fps: float) -> P
         UsageError: nothing was rendered, or the format cannot be written here.
     """
     frames = check_frames(frames)
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path.name}: a video ends in one of {', '.join(SUFFIXES)}")
+    check_format(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
@@ -42,6 +41,16 @@ def write_video(path: Path, frames: Sequence[Any] | np.ndarray, fps: float) -> P
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def check_format(path: Path) -> None:
+    """A UsageError where a video of this name cannot be written here."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path.name}: a video ends in one of {', '.join(SUFFIXES)}")
+    if path.suffix == ".mp4" and not _installed("imageio_ffmpeg"):
+        raise UsageError(".mp4 needs imageio-ffmpeg: pip install imageio-ffmpeg (or use .webp)")
+    if path.suffix != ".mp4" and not _installed("PIL"):
+        raise UsageError(f"{path.suffix} needs Pillow: pip install 'rlpyt[video]'")
 
 
 def check_frames(frames: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -67,8 +76,6 @@ def check_frames(frames: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 
 def _write_animation(path: Path, frames: np.ndarray, fps: float) -> None:
-    if not _installed("PIL"):
-        raise UsageError(f"{path.suffix} needs Pillow: pip install pillow")
     from PIL import Image
 
     images = [Image.fromarray(frame) for frame in frames]
@@ -92,8 +99,6 @@ def _write_animation(path: Path, frames: np.ndarray, fps: float) -> None:
 
 
 def _write_mp4(path: Path, frames: np.ndarray, fps: float) -> None:
-    if not _installed("imageio_ffmpeg"):
-        raise UsageError(".mp4 needs imageio-ffmpeg: pip install imageio-ffmpeg (or use .webp)")
     import imageio_ffmpeg  # type: ignore[import-not-found]
 
     height, width = frames.shape[1:3]

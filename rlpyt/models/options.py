@@ -35,7 +35,7 @@ class ModelOptions:
     """Images and their convolutions in channels-last memory format: the same numbers, faster."""
 
     share_trunk: bool | None = None
-    """Policy and value share encoder and memory; None: with images or a given encoder they do."""
+    """Policy and value share encoder and memory; unset: with images or a given encoder they do."""
 
     memory: MemoryName = "none"
     """Recurrent layer between encoder and heads."""
@@ -44,7 +44,7 @@ class ModelOptions:
     """Width of the recurrent layer."""
 
     read_previous: bool | None = None
-    """Reward and previous action are joined to the features; None: with memory they are."""
+    """Reward and previous action are joined to the features; unset: with memory they are."""
 
     log_std_init: float = 0.0
     """Logarithm of a Gaussian policy's standard deviation at the start."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from itertools import accumulate
+from operator import attrgetter
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.arrays import NamedArrayTuple, tree_items, tree_leaves, tree_map
-from rlpyt.envs.spec import EnvSpec, not_finite, outside
+from rlpyt.envs.spec import EnvSpec, MultiDiscrete, not_finite, outside
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import Noise
 from rlpyt.rows import Inputs, Row, Window
@@ -67,6 +69,9 @@ class Sampler:
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
         self._bounds_seen = False
         self._initial_state = window.state
+        action = envs.spec.action
+        sizes = action.nvec if isinstance(action, MultiDiscrete) else (envs.spec.mask_size,)
+        self._choices = [0, *accumulate(sizes[:-1])]  # where each one begins in a mask
         self._floats = [_floats(slot.row.action) for slot in window.slots]
 
     def reset(self) -> None:
@@ -132,20 +137,22 @@ class Sampler:
             first: number of the first of them.
         """
         spec = self.envs.spec
-        for path in not_finite(spec.observation, rows.observation):
-            self._raise(f"observation.{path}".rstrip("."), _leaf(rows.observation, path), first)
+        for path in not_finite(spec.observation, rows.observation, "observation"):
+            self._raise(path, attrgetter(path)(rows), first)
         if not np.isfinite(rows.reward).all():
             self._raise("reward", rows.reward, first)
         if rows.mask is not None:
-            empty = ~rows.mask.any(-1) & ~rows.last
+            allowed = np.logical_or.reduceat(rows.mask, self._choices, axis=-1).all(-1)  # [n, B]
+            empty = ~allowed & ~rows.last
             if empty.any():
                 t, b = np.argwhere(empty)[0]
                 raise EnvironmentFault(
                     f"environment {b} ({spec.id}) allowed no action at row {first + t}: its action "
-                    "mask is all false; a state without a valid action must end the episode"
+                    "mask is all false (or that of one component of a MultiDiscrete); a state "
+                    "without a valid action must end the episode"
                 )
         if not self._bounds_seen:
-            paths = outside(spec.observation, rows.observation)
+            paths = outside(spec.observation, rows.observation, "observation")
             if paths:
                 self._outside(paths)
 
@@ -164,8 +171,10 @@ class Sampler:
 
     def _outside(self, paths: list[str]) -> None:
         self._bounds_seen = True
-        where = ", ".join(f"observation.{path}".rstrip(".") for path in paths)
-        what = f"{self.envs.spec.id}: {where} left the bounds that the observation space declares"
+        what = (
+            f"{self.envs.spec.id}: {', '.join(paths)} left the bounds that the observation space "
+            "declares"
+        )
         if self._strict_bounds:
             raise EnvironmentFault(f"{what}; mend the space or drop --strict-bounds")
         warnings.warn(f"{what}; training goes on with the values as they are", stacklevel=4)
@@ -182,9 +191,3 @@ class Sampler:
 def _floats(action: Any) -> list[np.ndarray]:
     """The leaves of a row's action that can hold a NaN, each as one vector."""
     return [x.reshape(-1) for x in tree_leaves(action) if x.dtype.kind == "f"]
-
-
-def _leaf(observation: Any, path: str) -> np.ndarray:
-    for name in path.split(".") if path else ():
-        observation = getattr(observation, name)
-    return observation

@@ -9,25 +9,22 @@ from __future__ import annotations
 import warnings
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from rlpyt.arrays import tree_items, tree_map
-from rlpyt.envs.spaces import action_reader, observation_writer
+from rlpyt.envs.actions import action_reader
+from rlpyt.envs.make import MASK
+from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds
 from rlpyt.rows import Row
-from rlpyt.tree_format import like
-
-_TRANSPARENT = (
-    gymnasium.wrappers.TimeLimit,  # its count is saved
-    gymnasium.wrappers.OrderEnforcing,
-    gymnasium.wrappers.PassiveEnvChecker,
-)
-LOG_LIMIT = 200_000  # rows of actions kept to restore episodes; a longer one is restarted
+from rlpyt.vector import snapshots
+from rlpyt.vector.action_log import ActionLog
 
 
 class InProcess:
@@ -111,7 +108,11 @@ class InProcess:
         return {
             "resets": np.array(self._resets),
             "log": self._log.snapshot(),
-            "own": {str(b): snapshot(env) for b, env in enumerate(self._envs) if offers(env)},
+            "own": {
+                str(b): snapshots.snapshot(env)
+                for b, env in enumerate(self._envs)
+                if snapshots.offers(env)
+            },
         }
 
     def restore(self, state: dict[str, Any], row: Row) -> list[int]:
@@ -135,7 +136,7 @@ class InProcess:
             own = state["own"].get(str(b))
             if own is not None:
                 env.reset(seed=self._seeds(b, self._resets[b] - 1))
-                restore(env, own)
+                snapshots.restore(env, own)
             elif not self._brought_back(b, row, check) and not row.last[b]:
                 row.truncated[b] = True
                 self._cut.append(b)
@@ -171,7 +172,7 @@ class InProcess:
         """Write the mask and the recorded info values of one column."""
         if self.spec.mask is not None:
             source = observation if self.spec.mask == "observation" else info
-            mask = source.get("action_mask")
+            mask = source.get(MASK)
             row.mask[b] = True if mask is None else np.asarray(mask, np.bool_).ravel()
         for name in self.spec.env_info:
             value = info.get(name)
@@ -232,102 +233,14 @@ class InProcess:
             error.add_note(f"in environment {b} of {self.num_envs} ({self.spec.id}), {call}")
 
 
-class ActionLog:
-    """The actions of every column's current episode, kept as whole rows.
-
-    One copy a row for all columns; rows older than every current episode are forgotten.
-    """
-
-    def __init__(self, num_envs: int) -> None:
-        self._rows: list[Any] = []
-        self._begins = [0] * num_envs  # index into rows + forgotten, -1: not kept
-        self._forgotten = 0
-
-    def append(self, action: Any) -> None:
-        self._rows.append(tree_map(np.copy, action))
-        if len(self._rows) >= LOG_LIMIT:
-            self._forget()
-
-    def begin(self, column: int) -> None:
-        self._begins[column] = self._forgotten + len(self._rows)
-        if len(self._rows) >= 1024 and column == 0:
-            self._forget()
-
-    def episode(self, column: int) -> list[Any] | None:
-        """Rows of actions since the column's reset; None where they were too many to keep."""
-        begin = self._begins[column] - self._forgotten
-        return None if begin < 0 else self._rows[begin:]
-
-    def snapshot(self) -> dict[str, Any]:
-        self._forget()
-        begins = np.array(self._begins) - self._forgotten
-        rows = tree_map(lambda *xs: np.stack(xs), *self._rows) if self._rows else ()
-        return {"rows": rows, "begins": begins, "count": len(self._rows)}
-
-    @classmethod
-    def restored(cls, state: dict[str, Any], example: Any) -> ActionLog:
-        """The log of a snapshot; `example` is a row of actions, in whose form its rows are."""
-        begins = np.asarray(state["begins"]).tolist()
-        log, rows = cls(len(begins)), state["rows"]
-        log._begins = begins
-        for i in range(state["count"]):
-            row = tree_map(lambda x, i=i: x[i], rows)
-            log._rows.append(like(example, row, "log"))
-        return log
-
-    def _forget(self) -> None:
-        """Drop the rows before the oldest episode, and at most LOG_LIMIT // 2 stay."""
-        oldest = min(self._begins) - self._forgotten
-        excess = max(oldest, len(self._rows) - LOG_LIMIT // 2, 0)
-        del self._rows[:excess]
-        self._forgotten += excess
-
-
-def offers(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether an environment can save and restore itself, and no wrapper around it has a state."""
-    while isinstance(env, gymnasium.Wrapper):
-        if not isinstance(env, _TRANSPARENT):
-            return False
-        env = env.env
-    return hasattr(env, "snapshot") and hasattr(env, "restore")
-
-
-def snapshot(env: gymnasium.Env[Any, Any]) -> dict[str, np.ndarray]:
-    """An environment's own snapshot, with the step counts of time limits around it."""
-    inner: Any = env.unwrapped
-    return {**inner.snapshot(), "__elapsed__": np.array(_elapsed(env))}
-
-
-def restore(env: gymnasium.Env[Any, Any], state: dict[str, np.ndarray]) -> None:
-    """Take up a `snapshot`."""
-    own = dict(state)
-    elapsed = np.asarray(own.pop("__elapsed__")).tolist()
-    inner: Any = env.unwrapped
-    inner.restore(own)
-    for limit, steps in zip(_limits(env), elapsed, strict=True):
-        limit._elapsed_steps = steps
-
-
 def numbers(info: dict[str, Any]) -> dict[str, float]:
     """The numeric scalars of an info; text, arrays and None are left out."""
-    return {
-        str(name): float(value)
-        for name, value in info.items()
-        if isinstance(value, int | float | np.number | np.bool_)
-    }
-
-
-def _limits(env: gymnasium.Env[Any, Any]) -> list[gymnasium.wrappers.TimeLimit[Any, Any]]:
-    found = []
-    while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, gymnasium.wrappers.TimeLimit):
-            found.append(env)
-        env = env.env
+    found = {}
+    for name, value in info.items():
+        if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+            with suppress(OverflowError):  # Python's integers have no bounds
+                found[str(name)] = float(value)
     return found
-
-
-def _elapsed(env: gymnasium.Env[Any, Any]) -> list[int]:
-    return [limit._elapsed_steps or 0 for limit in _limits(env)]
 
 
 def _same(row: Row, check: Row, b: int) -> bool:

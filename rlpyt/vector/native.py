@@ -9,8 +9,9 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
+from rlpyt.envs.actions import action_reader
 from rlpyt.envs.make import MASK
-from rlpyt.envs.spaces import action_reader, observation_writer
+from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import Box, EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds

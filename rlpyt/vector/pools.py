@@ -6,7 +6,6 @@ A pool translates one library: actions go in as it wants them, and what arrives 
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,8 +14,9 @@ import numpy as np
 from gymnasium.spaces import Space
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
+from rlpyt.cores import allowed_cores
 from rlpyt.envs import protocols
-from rlpyt.envs.make import Role, is_atari, name_of, require_next_step
+from rlpyt.envs.make import Role, is_atari, require_next_step
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.registry import find
 from rlpyt.envs.spaces import to_spec
@@ -24,8 +24,8 @@ from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault, UsageError
 
 Infos = dict[str, Any]  # name -> [B, ...]; where "_name" [B] is there, it says who has a value
+# What arrives: observation [B, ...], reward [B], terminated [B], truncated [B], and infos.
 Arrival = tuple[Any, np.ndarray, np.ndarray, np.ndarray, Infos]
-# observation [B, ...], reward [B], terminated [B], truncated [B], infos
 
 
 class Pool(Protocol):
@@ -51,7 +51,7 @@ def make_pool(options: EnvOptions, num_envs: int, *, role: Role = "train") -> Po
         num_envs: columns.
         role: in evaluation a game of Atari is played to its end, whatever the protocol.
     """
-    name = name_of(options)
+    name = options.name
     if options.wrapper:
         raise UsageError(
             f"wrapper={', '.join(options.wrapper)} wraps single environments; leave it out, or "
@@ -164,11 +164,10 @@ class AtariPool:
 
         protocols.check(game, protocol)
         self.num_envs, self._protocol = num_envs, protocol
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         self._envs = AtariVectorEnv(
             game,
             num_envs,
-            num_threads=num_threads or min(num_envs, cores or 1),
+            num_threads=num_threads or min(num_envs, allowed_cores()),
             max_num_frames_per_episode=protocol.max_frames,
             repeat_action_probability=protocol.sticky,
             full_action_space=protocol.full_action_space,

@@ -29,6 +29,8 @@ def test_a_preset_is_shown_as_the_options_that_it_sets(capsys):
     assert any(line.split() == ["--minibatch-size", "64"] for line in shown)
     assert any(line.split() == ["--no-normalize-advantage"] for line in shown)
     assert any(line.split() == ["--recompute-advantages"] for line in shown)
+    assert main(["presets", "ppo/classic"]) == 0
+    assert "--share-trunk    false" in capsys.readouterr().out  # unset, true or false: no switch
 
 
 def test_check_env_returns_1_where_training_would_fail(capsys, monkeypatch):

@@ -37,7 +37,7 @@ def test_json_is_one_object_alone_on_stdout(capfd):
     assert "preset ppo/classic" in err
 
 
-def test_a_run_can_be_evaluated_filmed_and_resumed(capsys):
+def test_a_run_can_be_evaluated_filmed_and_resumed(capsys, monkeypatch):
     assert main(["train", "a2c", *SHORT, "--json"]) == 0
     trained = json.loads(capsys.readouterr().out)
     run = str(the_run())
@@ -48,6 +48,12 @@ def test_a_run_can_be_evaluated_filmed_and_resumed(capsys):
     assert main(["enjoy", run, "--episodes", "1", "--stochastic", "--best"]) == 0
     assert main(["eval", run, "--episodes", "1", "--video-path", "a.gif"]) == 0
     assert Path("a.gif").stat().st_size > 1000
+    capsys.readouterr()
+    assert main(["eval", run, "--video-path", "a.avi"]) == 2
+    assert "return" not in capsys.readouterr().out  # refused before anything is played
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    assert main(["eval", run, "--episodes", "1", "--video-path", "b.gif"]) == 2
+    assert "needs pygame" in capsys.readouterr().err
     assert main(["resume", run]) == 2
     assert "has finished" in capsys.readouterr().err
     assert main(["resume", run, "--reschedule"]) == 2
@@ -158,7 +164,8 @@ def test_an_environments_fault_is_one_message_and_1(capsys):
 
 
 def test_profile_says_where_the_time_went(capsys):
-    assert main(["train", "a2c", *SHORT, "--quiet", "--profile"]) == 0
+    long = ["8k" if word == "2k" else word for word in SHORT]  # enough samples for each part
+    assert main(["train", "a2c", *long, "--quiet", "--profile"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("profile")
     assert "learn" in lines[0]

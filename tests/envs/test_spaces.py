@@ -1,3 +1,5 @@
+"""Every space: its specification, observations into storage, actions out of it."""
+
 import pickle
 from typing import Any
 
@@ -7,8 +9,10 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlpyt.arrays import tree_items, zeros
-from rlpyt.envs.spaces import action_reader, observation_writer, to_spec
+from rlpyt.arrays import tree_items
+from rlpyt.envs.actions import action_reader
+from rlpyt.envs.observations import observation_writer
+from rlpyt.envs.spaces import to_spec
 from rlpyt.envs.spec import (
     Box,
     Composite,
@@ -21,6 +25,7 @@ from rlpyt.envs.spec import (
     outside,
 )
 from rlpyt.errors import EnvironmentFault, UsageError
+from rlpyt.storage import zeros
 
 BOXES = {
     "float32": spaces.Box(-1.0, 1.0, (3,)),

@@ -14,6 +14,7 @@ from rlpyt.functional import (
     explained_variance,
     is_clipped,
     live_mean,
+    live_means,
     normalize,
     value_loss,
 )
@@ -43,6 +44,7 @@ def test_means_and_deviations_are_those_of_the_live_rows(shape, seed):
     rows = x[live]
     deviation = rows.std(correction=0)
     torch.testing.assert_close(live_mean(x, live), rows.mean())
+    torch.testing.assert_close(live_means([x, target], live)[1], target[live].mean())
     torch.testing.assert_close(normal[live], (rows - rows.mean()) / (deviation + 1e-8))
     assert not normal[~live].any()
     if len(rows) > 1:

@@ -39,7 +39,7 @@ def rows(x: dict[str, Any], a: int, b: int) -> Any:
 
 
 def brute_force(x: dict[str, Any], end: int, game_over: np.ndarray | None) -> list[Episode]:
-    """Go through rows 0 .. end in order; take back what a cut takes back (SEMANTICS 1)."""
+    """Go through rows 0 .. end in order; take back what a cut takes back."""
     last = x["terminated"] | x["truncated"]
     num_envs = last.shape[1]
     open_return, open_length = [0.0] * num_envs, [0] * num_envs

@@ -79,5 +79,5 @@ def test_a_format_that_cannot_be_written_is_said_with_the_remedy(
     assert default_suffix() == ".webp"
     with pytest.raises(UsageError, match="pip install imageio-ffmpeg"):
         write_video(tmp_path / "a.mp4", frames(), fps=25)
-    with pytest.raises(UsageError, match="pip install pillow"):
+    with pytest.raises(UsageError, match=r"pip install 'rlpyt\[video\]'"):
         write_video(tmp_path / "a.gif", frames(), fps=25)

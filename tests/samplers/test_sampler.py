@@ -58,7 +58,7 @@ def test_every_row_is_answered_where_it_lies_and_stands_in_exactly_one_window(ho
 
 
 def test_collecting_20_rows_is_collecting_4_times_5():
-    """SEMANTICS 11; D1."""
+    """D1."""
     found = []
     for horizon, windows in ((20, 1), (5, 4), (1, 20)):
         envs = in_process(lambda b: CountEnv(3 + b, gap=1, column=b), 4)
@@ -170,7 +170,7 @@ def test_infos_come_with_the_row_on_which_their_episode_ended():
 
 
 def test_steps_and_returns_agree_with_what_the_environments_counted():
-    """SEMANTICS 8.3: env-reported = sampler = logger."""
+    """Env-reported = sampler = logger."""
     made = []
 
     class Tallies(CountEnv):
@@ -194,7 +194,7 @@ def test_steps_and_returns_agree_with_what_the_environments_counted():
 
 
 def test_a_cut_after_a_resume_reports_no_episode_and_takes_no_step():
-    """SEMANTICS 1: rows of the lost column are marked, and counts are those of the rows."""
+    """Rows of the lost column are marked, and counts are those of the rows."""
 
     class Unlike(CountEnv):
         made = 0
@@ -371,6 +371,28 @@ def test_a_live_row_without_an_allowed_action_is_named():
     envs = in_process(lambda b: NoWayOut(2 if b == 1 else None), 2)
     with pytest.raises(EnvironmentFault, match=r"environment 1 .*no action at row 2"):
         sampler_of(envs, allowed, 10).collect()
+
+
+class OneComponentStuck(MaskEnv):
+    """Allows nothing in the second component of a MultiDiscrete on row 2."""
+
+    def __init__(self):
+        super().__init__(actions=5, n=6)
+        self.action_space = spaces.MultiDiscrete([2, 3])
+
+    def _arrival(self):
+        info = {"action_mask": np.array([1, 1, *[self.steps != 2] * 3])}
+        return np.array([self.steps], np.float32), info
+
+    def step(self, action):
+        return super().step(0)
+
+
+def test_every_component_needs_an_allowed_action():
+    """B161, of a MultiDiscrete."""
+    envs = in_process(lambda b: OneComponentStuck(), 2)
+    with pytest.raises(EnvironmentFault, match=r"environment 0 .*no action at row 2"):
+        sampler_of(envs, lambda inputs, drawn: torch.zeros(2, 2, dtype=torch.long), 4).collect()
 
 
 def test_a_last_row_needs_no_allowed_action():

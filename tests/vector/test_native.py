@@ -12,7 +12,6 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from toys import CountEnv
 
 from rlpyt import noise
-from rlpyt.arrays import zeros
 from rlpyt.envs.atari import AtariEnvironment
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.protocols import machado2018, mnih2015
@@ -20,6 +19,7 @@ from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault, UsageError
 from rlpyt.noise import ResetSeeds
 from rlpyt.rows import example_row
+from rlpyt.storage import zeros
 from rlpyt.vector.in_process import InProcess
 from rlpyt.vector.native import NativeEnvironments
 from rlpyt.vector.pools import (

@@ -1,0 +1,63 @@
+"""The actions of open episodes: with the episode's seed, what brings an environment back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlpyt.arrays import tree_map
+from rlpyt.tree_format import like
+
+LOG_LIMIT = 200_000  # rows of actions kept to restore episodes; a longer one is restarted
+
+
+class ActionLog:
+    """The actions of every column's current episode, kept as whole rows.
+
+    One copy a row for all columns; rows older than every current episode are forgotten.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self._rows: list[Any] = []
+        self._begins = [0] * num_envs  # index into rows + forgotten, -1: not kept
+        self._forgotten = 0
+
+    def append(self, action: Any) -> None:
+        self._rows.append(tree_map(np.copy, action))
+        if len(self._rows) >= LOG_LIMIT:
+            self._forget()
+
+    def begin(self, column: int) -> None:
+        self._begins[column] = self._forgotten + len(self._rows)
+        if len(self._rows) >= 1024 and column == 0:
+            self._forget()
+
+    def episode(self, column: int) -> list[Any] | None:
+        """Rows of actions since the column's reset; None where they were too many to keep."""
+        begin = self._begins[column] - self._forgotten
+        return None if begin < 0 else self._rows[begin:]
+
+    def snapshot(self) -> dict[str, Any]:
+        self._forget()
+        begins = np.array(self._begins) - self._forgotten
+        rows = tree_map(lambda *xs: np.stack(xs), *self._rows) if self._rows else ()
+        return {"rows": rows, "begins": begins, "count": len(self._rows)}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], example: Any) -> ActionLog:
+        """The log of a snapshot; `example` is a row of actions, in whose form its rows are."""
+        begins = np.asarray(state["begins"]).tolist()
+        log, rows = cls(len(begins)), state["rows"]
+        log._begins = begins
+        for i in range(state["count"]):
+            row = tree_map(lambda x, i=i: x[i], rows)
+            log._rows.append(like(example, row, "log"))
+        return log
+
+    def _forget(self) -> None:
+        """Drop the rows before the oldest episode, and at most LOG_LIMIT // 2 stay."""
+        oldest = min(self._begins) - self._forgotten
+        excess = max(oldest, len(self._rows) - LOG_LIMIT // 2, 0)
+        del self._rows[:excess]
+        self._forgotten += excess

@@ -1,0 +1,104 @@
+"""Memory for trees: shapes, dtypes, sharing between processes and between arrays and tensors."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from rlpyt.arrays import Array, NamedArrayTuple, namedarraytuple, tree_leaves
+from rlpyt.storage import as_arrays, as_tensors, to_device, zeros
+
+Camera = namedarraytuple("Camera", ["image", "depth"])
+
+
+class Step(NamedArrayTuple):
+    observation: Array
+    reward: Array
+    state: Array = ()
+    mask: Array = None
+
+
+def steps():
+    return Step(Camera(np.ones((4, 3, 5)), np.ones((4, 3))), np.ones((4, 3)), (np.ones((4, 3)),))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_zeros_have_the_leading_dimensions_and_dtype_of_each_leaf(shared):
+    example = Step(Camera(np.ones((2, 3), np.uint8), np.float32(1)), True, (np.zeros((0, 2)),))
+    made = zeros(example, (4, 5), shared=shared)
+    assert type(made) is Step
+    assert made.mask is None
+    assert [(leaf.shape, leaf.dtype) for leaf in tree_leaves(made)] == [
+        ((4, 5, 2, 3), np.uint8),
+        ((4, 5), np.float32),
+        ((4, 5), bool),
+        ((4, 5, 0, 2), np.float64),
+    ]
+    assert all(not leaf.any() and leaf.flags.writeable for leaf in tree_leaves(made))
+    made[2, 3] = example
+    assert made.observation.image.sum() == 6
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_leaf_without_dimensions_keeps_its_shape(shared):
+    made = zeros((np.float32(3), np.array(2)), shared=shared)
+    assert [leaf.shape for leaf in made] == [(), ()]
+    assert [leaf.shape for leaf in as_arrays(as_tensors(made))] == [(), ()]
+
+
+def test_shared_leaves_are_aligned_and_apart():
+    leaves = tree_leaves(zeros((np.zeros(3, np.int8), np.zeros(1), (), np.zeros(2)), shared=True))
+    starts = [leaf.__array_interface__["data"][0] for leaf in leaves]
+    assert all(start % 64 == 0 for start in starts)
+    assert np.diff(starts).tolist() == [64, 64]
+    assert zeros((), (3,), shared=True) == ()
+
+
+def test_objects_cannot_be_shared_and_the_field_is_named():
+    with pytest.raises(TypeError, match=r"^field 'depth': dtype object cannot be shared"):
+        zeros(Camera(1, np.array([object()])), shared=True)
+
+
+def test_what_a_forked_process_writes_is_seen_here_and_no_file_remains():
+    code = """
+import os
+import numpy as np
+from rlpyt.arrays import namedarraytuple
+from rlpyt.storage import zeros
+before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+Camera = namedarraytuple("Camera", ["image", "depth"])
+rows = zeros(Camera(np.zeros(3), np.float32(0)), (4,), shared=True)
+child = os.fork()
+if not child:
+    rows[2] = 7
+    os._exit(0)
+os.waitpid(child, 0)
+after = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+print(rows.image[2].tolist(), rows.depth.tolist(), after - before)
+"""
+    command = [sys.executable, "-W", "error", "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "[7.0, 7.0, 7.0] [0.0, 0.0, 7.0, 0.0] set()"
+
+
+def test_tensors_and_arrays_share_memory():
+    arrays = steps()
+    tensors = as_tensors(arrays)
+    tensors.observation.image[:] = 2
+    assert (arrays.observation.image == 2).all()
+    as_arrays(tensors).reward[:] = 3
+    assert (arrays.reward == 3).all()
+    assert as_tensors(tensors) == tensors
+    assert tensors.mask is None
+
+
+def test_arrays_come_from_tensors_with_gradients():
+    assert as_arrays((torch.ones(2, requires_grad=True),))[0].tolist() == [1, 1]
+
+
+def test_going_to_the_same_device_copies_nothing():
+    tensors = as_tensors(steps())
+    assert to_device(tensors, "cpu") == tensors
