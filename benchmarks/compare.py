@@ -44,6 +44,10 @@ COMPARISONS: dict[str, tuple[list[str], list[tuple[str, str, list[str]]]]] = {
         ],
     ),
     "recurrent": (["train", "recurrent"], [("sb3-contrib", SB3, ["train", "recurrent"])]),
+    "recurrent-whole": (
+        ["train", "recurrent", "--sequence", "128"],
+        [("sb3-contrib", SB3, ["train", "recurrent"])],
+    ),
     "pong": (["train", "pong"], [("sb3", SB3, ["train", "pong", "--threads", "2"])]),
     "pong-bf16": (
         ["train", "pong", "--precision", "bf16"],

@@ -31,11 +31,14 @@ def main() -> None:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--compile", default="off")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--sequence", type=int, default=16, help="rows; the preset's for memory")
     a = parser.parse_args()
+    recurrent = a.task == "recurrent"
+    interval = a.sequence if recurrent else None
     run = Run(
         EnvOptions(ENVS[a.task], num_envs=8),
-        PPOOptions(horizon=128, minibatch_size=256, update_epochs=4),
-        ModelOptions(memory="lstm" if a.task == "recurrent" else "none"),
+        PPOOptions(horizon=128, minibatch_size=256, update_epochs=4, state_interval=interval),
+        ModelOptions(memory="lstm" if recurrent else "none"),
         LoopOptions(seed=0, precision=a.precision, compile=a.compile, threads=a.threads),
     )
     parts = build(run)

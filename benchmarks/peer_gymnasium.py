@@ -12,6 +12,7 @@ import json
 import time
 
 import gymnasium as gym
+import numpy as np
 import torch
 import torch.nn.functional as F
 from meter import peak_memory_mb
@@ -39,7 +40,8 @@ def main() -> None:
                     x = torch.tanh_(F.linear(x, weight, bias))
                 c = F.linear(x, *layers[-1]).softmax(-1).cumsum(-1)
                 action = (c[:, :-1] <= torch.rand(8, 1) * c[:, -1:]).sum(-1)
-                observation, *_ = envs.step(action.numpy())
+                observation, _, terminated, truncated, _ = envs.step(action.numpy())
+                steps -= np.count_nonzero(terminated | truncated)  # its next step only resets
             steps += 128 * 8
             now = time.perf_counter()
             if not begun and steps >= 4096:

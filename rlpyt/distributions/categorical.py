@@ -29,14 +29,14 @@ class Categorical:
     def sample(self, logits: Tensor, noise: Tensor | None) -> Tensor:
         """The action that the uniform noise [..., 1] draws, by the inverse of the cumulative sum.
 
-        The action is the number of c[i] <= u c[n-1] with i < n - 1. u < 1 gives u c < c also when
-        rounded, and p[i] = 0 gives c[i] = c[i-1], so an action of probability 0 is never drawn.
+        The action is the number of c[i] <= u c[n-1]. u < 1 gives u c < c also when rounded, so it
+        is less than n; p[i] = 0 gives c[i] = c[i-1], so such an action is never drawn.
         """
         if noise is None:
             return logits.argmax(-1)
         c = logits.softmax(-1, torch.float32).cumsum(-1)
-        n = self.size
-        return (c.narrow(-1, 0, n - 1) <= noise * c.narrow(-1, n - 1, 1)).sum(-1)
+        drawn = noise * c.narrow(-1, self.size - 1, 1)
+        return torch.searchsorted(c, drawn, right=True).squeeze(-1)
 
     def log_prob(self, logits: Tensor, action: Tensor) -> Tensor:
         """Log-probability of action [...], [...]."""
