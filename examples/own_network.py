@@ -10,9 +10,10 @@ from rlpyt.models.options import ModelOptions
 
 
 def network(spec: EnvSpec) -> ActorCritic:
-    """Policy and value on a shared encoder with layer normalization."""
-    encoder = nn.Sequential(nn.LazyLinear(64), nn.LayerNorm(64), nn.SiLU(), nn.Linear(64, 64))
-    return ActorCritic(spec, for_action(spec.action), ModelOptions(), encoder)
+    """Policy and value on an encoder each, with layer normalization."""
+    encoder = nn.Sequential(nn.Linear(4, 64), nn.LayerNorm(64), nn.SiLU(), nn.Linear(64, 64))
+    options = ModelOptions(share_trunk=False)
+    return ActorCritic(spec, for_action(spec.action), options, encoder)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlpyt.api import A2C as A2C
     from rlpyt.api import PPO as PPO
+    from rlpyt.api import load as load
     from rlpyt.arrays import NamedArrayTuple as NamedArrayTuple
     from rlpyt.arrays import namedarraytuple as namedarraytuple
     from rlpyt.errors import EnvironmentFault as EnvironmentFault
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "A2C": "api",
     "PPO": "api",
+    "load": "api",
     "NamedArrayTuple": "arrays",
     "namedarraytuple": "arrays",
     "EnvironmentFault": "errors",

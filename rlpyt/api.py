@@ -55,6 +55,10 @@ class TrainedAgent:
         run = presets.choose(self.algo, _factory(env), preset)
         self._set(with_options(run, given), model)
 
+    def __repr__(self) -> str:
+        name, env = type(self).__name__, self.run.env_name
+        return f"{name}({env!r}, seed={self.seed}, env_steps={self.env_steps:,})"
+
     def learn(
         self,
         env_steps: int | None = None,

@@ -208,7 +208,7 @@ class Runner:
         steps = self.episodes.env_steps
         if not self.run.loop.eval_episodes or self._evaluated_at == steps:
             return False
-        self.console.activity("evaluating")
+        self.console.activity(f"evaluating ({self.run.loop.eval_episodes} episodes)")
         evaluation = self._played()
         if evaluation is None:
             self.console.activity()

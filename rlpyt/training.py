@@ -192,10 +192,17 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         shape += f", {algo.update_epochs} × {algo.minibatches(run.env.num_envs)} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
     what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
-    return [
+    lines = [
         f"{what} · {where} · {folder.path}",
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
+    rows = run.env.num_envs * algo.horizon
+    if rows > run.loop.env_steps:
+        lines.append(
+            f"one window is {rows:,} rows, more than the run's {run.loop.env_steps:,} steps: it "
+            "ends with its first; --horizon and --num-envs make windows shorter"
+        )
+    return lines
 
 
 def _resumed(done: int, run: Run) -> list[str]:

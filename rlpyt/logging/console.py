@@ -76,9 +76,15 @@ class Console:
         self._draw(time.monotonic())
 
     def activity(self, text: str = "") -> None:
-        """Show what takes the time now ("evaluating", "saving"); "" for training."""
+        """Show what takes the time now ("evaluating", "saving"); "" for training.
+
+        Where nothing can be redrawn, only what comes after the last step is said.
+        """
         self._progress.activity = text
-        self._draw(time.monotonic())
+        if self._display.live:
+            self._draw(time.monotonic())
+        elif text and self._progress.env_steps >= self._progress.total_steps:
+            self._say(text)
 
     def message(self, text: str) -> None:
         """Print a line that stays, above the block."""
