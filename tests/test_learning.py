@@ -42,11 +42,14 @@ def test_a2c_learns_cart_pole_in_200k_steps():
     assert evaluated("a2c", "CartPole-v1", 200_000) >= 450
 
 
-@pytest.mark.parametrize("memory", ["lstm", "gru"])
-def test_with_memory_ppo_balances_a_pole_whose_velocities_it_does_not_see(memory):
-    """Within 100k steps; the run ends at the first evaluation that reaches the goal."""
+def test_with_an_lstm_ppo_balances_a_pole_whose_velocities_it_does_not_see():
+    assert evaluated("ppo", POSITIONS, 100_000, "lstm") >= 450
+
+
+def test_with_a_gru_it_reaches_as_much_within_100k_steps():
+    """A GRU is slow on CPUs: the run ends at the first evaluation that reaches the goal."""
     goal = {"eval_interval": 10_000, "stop_at_return": 450.0}
-    assert evaluated("ppo", POSITIONS, 100_000, memory, **goal) >= 450
+    assert evaluated("ppo", POSITIONS, 100_000, "gru", **goal) >= 450
 
 
 def test_its_memoryless_twin_cannot():
