@@ -1,6 +1,8 @@
 """What holds in every test: one torch thread, seeded property tests, no run written elsewhere."""
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,11 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # What a test starts as a process of its own inherits this: two cores are shared by all of them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell starts what runs in its background with SIGINT ignored, and processes inherit that; the
+# tests of Ctrl-C mean it as a terminal sends it.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile(
     "law", deadline=None, derandomize=True, max_examples=50, database=None

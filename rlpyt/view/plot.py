@@ -112,7 +112,7 @@ def draw(panels: Panels, x: str, y: str, stat: Stat) -> Figure:
     intervals = any(c.runs > 1 for curves in panels.values() for c in curves.values())
     what = {"mean": "mean", "iqm": "IQM"}[stat] + ", 95 % interval" if intervals else ""
     figure.supxlabel(WORDS.get(x, x), fontsize=9)
-    figure.supylabel(" · ".join(filter(None, [WORDS.get(y, y), what])), fontsize=9)
+    figure.supylabel("\n".join(filter(None, [WORDS.get(y, y), what])), fontsize=9)
     _draw_legend(figure, grid, groups)
     return figure
 

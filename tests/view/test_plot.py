@@ -90,13 +90,13 @@ def test_the_evaluation_return_is_shown_where_all_runs_have_a_curve_of_it(
     runs: Path, drawn: list[Figure], make_run: MakeRun
 ) -> None:
     plot([runs])
-    assert drawn[0].get_supylabel() == "evaluation return · mean, 95 % interval"
+    assert drawn[0].get_supylabel() == "evaluation return\nmean, 95 % interval"
     make_run(
         runs / "evaluated_once",
         {"env_steps": [100, 300], "rollout/return_100": [1, 2], "eval/return_mean": [None, 3]},
     )
     plot([runs], stat="iqm")
-    assert drawn[1].get_supylabel() == "training return, last 100 episodes · IQM, 95 % interval"
+    assert drawn[1].get_supylabel() == "training return, last 100 episodes\nIQM, 95 % interval"
 
 
 def test_any_columns_can_be_the_axes(runs: Path, drawn: list[Figure]) -> None:
