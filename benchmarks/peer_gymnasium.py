@@ -26,7 +26,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
-    make = lambda: gym.make("CartPole-v1", disable_env_checker=True)  # noqa: E731
+
+    def make() -> gym.Env:
+        return gym.make("CartPole-v1", disable_env_checker=True)
+
     envs = gym.vector.SyncVectorEnv([make] * 8)
     sizes = [(64, 4), (64, 64), (2, 64)]
     layers = [(torch.randn(o, i) / i**0.5, torch.zeros(o)) for o, i in sizes]

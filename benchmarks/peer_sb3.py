@@ -7,7 +7,6 @@ usage: peer_sb3.py train|sample cartpole|pong|recurrent [--seconds 15] [--thread
 import argparse
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -59,20 +58,23 @@ def pong() -> gym.Env:
     return gym.wrappers.AtariPreprocessing(env, noop_max=30, grayscale_newaxis=True)
 
 
+def cartpole() -> gym.Env:
+    return gym.make("CartPole-v1")
+
+
 def model(task: str) -> Any:
     common = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "device": "cpu"}
     if task == "pong":
         envs = VecFrameStack(DummyVecEnv([pong] * 8), 4)
         return PPO("CnnPolicy", envs, learning_rate=2.5e-4, clip_range=0.1, **common)
-    make: Callable[[], gym.Env] = lambda: gym.make("CartPole-v1")  # noqa: E731
     if task == "recurrent":
         from sb3_contrib import RecurrentPPO
 
-        envs = DummyVecEnv([lambda: Positions(make())] * 8)
+        envs = DummyVecEnv([lambda: Positions(cartpole())] * 8)
         policy = {"net_arch": [64, 64], "lstm_hidden_size": 64}
         return RecurrentPPO("MlpLstmPolicy", envs, policy_kwargs=policy, **common)
     policy = {"net_arch": [64, 64]}
-    return PPO("MlpPolicy", DummyVecEnv([make] * 8), policy_kwargs=policy, **common)
+    return PPO("MlpPolicy", DummyVecEnv([cartpole] * 8), policy_kwargs=policy, **common)
 
 
 def sampling(learner: Any, seconds: float) -> tuple[int, float]:
