@@ -4,7 +4,8 @@ Each measurement is a process of its own, and nothing else should run beside it.
 an environment of their own: --peers PYTHON is its interpreter (stable-baselines3, sb3-contrib,
 ale-py, opencv-python-headless installed there).
 
-usage: compare.py [cartpole whole sampling recurrent pong pong-bf16] --peers ~/peers/bin/python
+usage: compare.py [NAME ...] --peers ~/peers/bin/python
+       with names of COMPARISONS, or whole; cartpole, whole and sampling by default
 """
 
 import argparse
@@ -52,6 +53,24 @@ COMPARISONS: dict[str, tuple[list[str], list[tuple[str, str, list[str]]]]] = {
     "pong-bf16": (
         ["train", "pong", "--precision", "bf16"],
         [("sb3", SB3, ["train", "pong", "--threads", "2"])],
+    ),
+    # DQN: an update of 32 every 4 steps, timed once learning has started. dqn-pong fills 100k rows
+    # first, minutes a process, so that the memory is that of a full replay.
+    "dqn-cartpole": (
+        ["train", "dqn-cartpole", "--num-envs", "1"],
+        [("sb3", SB3, ["train", "dqn-cartpole", "--num-envs", "1"])],
+    ),
+    "dqn-cartpole-4": (
+        ["train", "dqn-cartpole", "--num-envs", "4"],
+        [("sb3", SB3, ["train", "dqn-cartpole", "--num-envs", "4"])],
+    ),
+    "dqn-pong": (
+        ["train", "dqn-pong", "--num-envs", "4"],
+        [("sb3", SB3, ["train", "dqn-pong", "--num-envs", "4", "--threads", "2"])],
+    ),
+    "dqn-pong-1": (
+        ["train", "dqn-pong", "--num-envs", "1"],
+        [("sb3", SB3, ["train", "dqn-pong", "--num-envs", "1", "--threads", "2"])],
     ),
 }
 
@@ -101,7 +120,7 @@ def whole(name: str, a: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(command: list[str]) -> dict[str, Any]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -16,12 +16,19 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from small_runs import fingerprint
 
+SMALL = "--env-steps 20k --learning-starts 1k --replay-size 8k --checkpoint-interval 3k"
 TASKS = {
-    "cartpole": "--env CartPole-v1 --env-steps 60k --checkpoint-interval 5k",
-    "halfcheetah": "--env HalfCheetah-v5 --env-steps 30k --checkpoint-interval 4k",
-    "lstm": "--env rlpyt/CartPolePositions-v0 --env-steps 30k --checkpoint-interval 3k",
-    "pong": "--env PongNoFrameskip-v4 --vectorization in-process --env-steps 10k "
+    "cartpole": "ppo --env CartPole-v1 --env-steps 60k --checkpoint-interval 5k",
+    "halfcheetah": "ppo --env HalfCheetah-v5 --env-steps 30k --checkpoint-interval 4k",
+    "lstm": "ppo --env rlpyt/CartPolePositions-v0 --env-steps 30k --checkpoint-interval 3k",
+    "pong": "ppo --env PongNoFrameskip-v4 --vectorization in-process --env-steps 10k "
     "--checkpoint-interval 2k --eval-episodes 0",
+    "dqn": f"dqn --env CartPole-v1 {SMALL}",
+    "dqn-frames": "dqn --env PongNoFrameskip-v4 --vectorization in-process --env-steps 6k "
+    "--learning-starts 1k --replay-size 3k --checkpoint-interval 1k --eval-episodes 0",
+    "rainbow": f"dqn --env CartPole-v1 {SMALL} --prioritized --dueling --noisy --n-step 3 "
+    "--values categorical --v-min 0 --v-max 100",
+    "r2d1": f"r2d1 --env rlpyt/CartPolePositions-v0 {SMALL} --prioritized",
 }
 RLPYT = [sys.executable, "-m", "rlpyt"]
 
@@ -40,7 +47,7 @@ def main() -> None:
 def check(name: str, runs: Path, a: argparse.Namespace) -> dict[str, object]:
     """Run one task whole and in pieces."""
     chance = random.Random(a.seed)
-    train = [*RLPYT, "train", "ppo", *TASKS[name].split(), "--seed", "1", "--runs", str(runs)]
+    train = [*RLPYT, "train", *TASKS[name].split(), "--seed", "1", "--runs", str(runs)]
     total = int(re.search(r"--env-steps (\d+)k", TASKS[name])[1]) * 1000
     quietly([*train, "--name", "whole"])
     command, killed_at = [*train, "--name", "killed"], []

@@ -1,6 +1,7 @@
 """One measurement of rlpyt, in a process of its own; prints one JSON object.
 
-usage: ours.py train|sample cartpole|pong|recurrent [--seconds 15] [--precision bf16] [--compile on]
+usage: ours.py train|sample TASK [--seconds 15] [--num-envs 8] [--precision bf16] [--compile on]
+       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole or dqn-pong
 """
 
 import argparse
@@ -9,18 +10,21 @@ import time
 
 from meter import peak_memory_mb
 
-from rlpyt.algos.options import PPOOptions
+from rlpyt.algos.options import DQNOptions, PPOOptions
 from rlpyt.build import Parts, build
 from rlpyt.envs.options import EnvOptions
 from rlpyt.logging.episodes import Episodes
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 
 ENVS = {
     "cartpole": "CartPole-v1",
     "pong": "PongNoFrameskip-v4",
     "recurrent": "rlpyt/CartPolePositions-v0",
+    "dqn-cartpole": "CartPole-v1",
+    "dqn-pong": "PongNoFrameskip-v4",
 }
+STARTS = {"dqn-cartpole": 5_000, "dqn-pong": 100_000}  # steps before learning; as the peer's
 
 
 def main() -> None:
@@ -28,21 +32,24 @@ def main() -> None:
     parser.add_argument("what", choices=["train", "sample"])
     parser.add_argument("task", choices=list(ENVS))
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--compile", default="off")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--sequence", type=int, default=16, help="rows; the preset's for memory")
     a = parser.parse_args()
-    recurrent = a.task == "recurrent"
-    interval = a.sequence if recurrent else None
-    run = Run(
-        EnvOptions(ENVS[a.task], num_envs=8),
-        PPOOptions(horizon=128, minibatch_size=256, update_epochs=4, state_interval=interval),
-        ModelOptions(memory="lstm" if recurrent else "none"),
-        LoopOptions(seed=0, precision=a.precision, compile=a.compile, threads=a.threads),
+    loop = LoopOptions(
+        seed=0, env_steps=10**9, precision=a.precision, compile=a.compile, threads=a.threads
     )
+    env = EnvOptions(ENVS[a.task], num_envs=a.num_envs)
+    if a.task in STARTS:
+        run = dqn(env, STARTS[a.task], loop)
+        warm_up = STARTS[a.task] + 200
+    else:
+        run = ppo(env, a.sequence if a.task == "recurrent" else None, loop)
+        warm_up = 2 * run.algo.horizon * a.num_envs
     parts = build(run)
-    steps, seconds = measure(parts, a.what == "train", a.seconds)
+    steps, seconds = measure(parts, warm_up, a.what == "train", a.seconds)
     print(
         json.dumps(
             {
@@ -54,19 +61,50 @@ def main() -> None:
     )
 
 
-def measure(parts: Parts, learn: bool, seconds: float) -> tuple[int, float]:
-    """Environment steps and seconds after a warm-up of two windows."""
-    episodes = Episodes(8)
-    parts.sampler.reset()
+def ppo(env: EnvOptions, sequence: int | None, loop: LoopOptions) -> Run:
+    """128 rows of each environment, 4 epochs of minibatches of 256."""
+    return Run(
+        env,
+        PPOOptions(horizon=128, minibatch_size=256, update_epochs=4, state_interval=sequence),
+        ActorCriticOptions(memory="lstm" if sequence else "none"),
+        loop,
+    )
+
+
+def dqn(env: EnvOptions, starts: int, loop: LoopOptions) -> Run:
+    """Stable-Baselines3's settings: an update of 32 every 4 steps, 100k rows, target every 10k."""
+    return Run(
+        env,
+        DQNOptions(
+            horizon=max(1, 4 // env.num_envs),
+            batch_size=32,
+            replay_ratio=8.0,
+            replay_size=100_000,
+            learning_starts=starts,
+            target_update_updates=2500,
+            double=False,
+            epsilon_start=0.05,  # the most that an agent has while it learns: nearly all is acting
+            epsilon_end=0.05,
+        ),
+        QNetworkOptions(hidden_sizes=(64, 64)),
+        loop,
+    )
+
+
+def measure(parts: Parts, warm_up: int, learn: bool, seconds: float) -> tuple[int, float]:
+    """Environment steps and seconds after so many steps of warming up."""
+    sampler = parts.sampler
+    episodes = Episodes(sampler.window.num_envs)
+    sampler.reset()
 
     def window() -> None:
         before = episodes.env_steps
-        rows = parts.sampler.collect()
-        episodes.count(rows.rows, infos=parts.sampler.infos)
+        rows = sampler.collect()
+        episodes.count(rows.rows, infos=sampler.infos)
         if learn:
             parts.algorithm.update(rows, before)
 
-    for _ in range(2):
+    while episodes.env_steps < warm_up:
         window()
     begun, first = time.perf_counter(), episodes.env_steps
     while time.perf_counter() - begun < seconds:

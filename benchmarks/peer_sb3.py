@@ -1,7 +1,8 @@
 """One measurement of Stable-Baselines3 (and sb3-contrib); prints one JSON object.
 
-usage: peer_sb3.py train|sample cartpole|pong|recurrent [--seconds 15] [--threads 1]
+usage: peer_sb3.py train|sample TASK [--seconds 15] [--num-envs 8] [--threads 1]
        peer_sb3.py whole cartpole        a 100k-step run and nothing else, timed from outside
+       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole or dqn-pong
 """
 
 import argparse
@@ -13,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from meter import peak_memory_mb
-from stable_baselines3 import PPO
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
@@ -30,24 +31,27 @@ class Positions(gym.ObservationWrapper):
 
 
 class Timed(BaseCallback):
-    """Times from the third window on; ends training at the first window after `seconds`."""
+    """Times after `warm_up` steps; ends training at the first window after `seconds`."""
 
-    def __init__(self, seconds: float, window: int) -> None:
+    def __init__(self, seconds: float, warm_up: int) -> None:
         super().__init__()
-        self.seconds, self.window = seconds, window
+        self.seconds, self.warm_up = seconds, warm_up
         self.begun, self.first, self.ended = 0.0, 0, False
         self.result = (0, 1.0)
 
     def _on_rollout_start(self) -> None:
         now, steps = time.perf_counter(), self.model.num_timesteps
         if not self.begun:
-            if steps >= 2 * self.window:
+            if steps >= self.warm_up:
                 self.begun, self.first = now, steps
         elif now - self.begun > self.seconds:
             self.result, self.ended = (steps - self.first, now - self.begun), True
 
     def _on_step(self) -> bool:
         return not self.ended
+
+
+STARTS = {"dqn-cartpole": 5_000, "dqn-pong": 100_000}  # steps before learning; random until then
 
 
 def pong() -> gym.Env:
@@ -62,19 +66,41 @@ def cartpole() -> gym.Env:
     return gym.make("CartPole-v1")
 
 
-def model(task: str) -> Any:
+def model(task: str, num_envs: int) -> Any:
+    if task in STARTS:
+        return dqn(task, num_envs)
     common = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "device": "cpu"}
     if task == "pong":
-        envs = VecFrameStack(DummyVecEnv([pong] * 8), 4)
+        envs = VecFrameStack(DummyVecEnv([pong] * num_envs), 4)
         return PPO("CnnPolicy", envs, learning_rate=2.5e-4, clip_range=0.1, **common)
     if task == "recurrent":
         from sb3_contrib import RecurrentPPO
 
-        envs = DummyVecEnv([lambda: Positions(cartpole())] * 8)
+        envs = DummyVecEnv([lambda: Positions(cartpole())] * num_envs)
         policy = {"net_arch": [64, 64], "lstm_hidden_size": 64}
         return RecurrentPPO("MlpLstmPolicy", envs, policy_kwargs=policy, **common)
     policy = {"net_arch": [64, 64]}
-    return PPO("MlpPolicy", DummyVecEnv([cartpole] * 8), policy_kwargs=policy, **common)
+    return PPO("MlpPolicy", DummyVecEnv([cartpole] * num_envs), policy_kwargs=policy, **common)
+
+
+def dqn(task: str, num_envs: int) -> Any:
+    """An update of 32 every 4 steps, 100k rows, target every 10k steps; its defaults elsewhere."""
+    common = {
+        "learning_rate": 1e-4,
+        "buffer_size": 100_000,
+        "learning_starts": STARTS[task],
+        "batch_size": 32,
+        "train_freq": max(1, 4 // num_envs),
+        "gradient_steps": 1,
+        "target_update_interval": 10_000,
+        "exploration_initial_eps": 0.05,
+        "exploration_final_eps": 0.05,
+        "device": "cpu",
+    }
+    if task == "dqn-pong":
+        return DQN("CnnPolicy", VecFrameStack(DummyVecEnv([pong] * num_envs), 4), **common)
+    policy = {"net_arch": [64, 64]}
+    return DQN("MlpPolicy", DummyVecEnv([cartpole] * num_envs), policy_kwargs=policy, **common)
 
 
 def sampling(learner: Any, seconds: float) -> tuple[int, float]:
@@ -96,19 +122,21 @@ def sampling(learner: Any, seconds: float) -> tuple[int, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["train", "sample", "whole"])
-    parser.add_argument("task", choices=["cartpole", "pong", "recurrent"])
+    parser.add_argument("task", choices=["cartpole", "pong", "recurrent", *STARTS])
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
-    learner = model(a.task)
+    learner = model(a.task, a.num_envs)
     if a.what == "whole":
         learner.learn(100_000)
         return
     if a.what == "sample":
         steps, seconds = sampling(learner, a.seconds)
     else:
-        timed = Timed(a.seconds, 1024)
+        starts = STARTS.get(a.task)
+        timed = Timed(a.seconds, starts + 200 if starts else 2 * 128 * a.num_envs)
         learner.learn(10**9, callback=timed)
         steps, seconds = timed.result
     print(

@@ -11,7 +11,7 @@ from rlpyt.envs.make import make, probe
 from rlpyt.envs.options import EnvOptions
 from rlpyt.logging.episodes import Episodes
 from rlpyt.models.actor_critic import ActorCritic
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.rows import Window, example_row
 from rlpyt.samplers.sampler import Sampler
 from rlpyt.vector.in_process import InProcess
@@ -24,7 +24,7 @@ def main(env_steps: int = 50_000, seed: int = 0) -> float:
     env, options = EnvOptions("CartPole-v1", num_envs=8), PPOOptions(lr=2.5e-3)
     spec = probe(env)
     distribution = for_action(spec.action)
-    agent = PolicyGradientAgent(ActorCritic(spec, distribution, ModelOptions()), distribution)
+    agent = PolicyGradientAgent(ActorCritic(spec, distribution, ActorCriticOptions()), distribution)
     envs = [make(env, rank=b) for b in range(8)]
     envs = InProcess(envs, spec, noise.ResetSeeds(seed, noise.TRAINING_RESETS))
     window = Window(example_row(spec), options.horizon, num_envs=8)

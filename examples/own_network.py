@@ -6,13 +6,13 @@ from rlpyt import PPO
 from rlpyt.distributions import for_action
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.models.actor_critic import ActorCritic
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 
 
 def network(spec: EnvSpec) -> ActorCritic:
     """Policy and value on an encoder each, with layer normalization."""
     encoder = nn.Sequential(nn.Linear(4, 64), nn.LayerNorm(64), nn.SiLU(), nn.Linear(64, 64))
-    options = ModelOptions(share_trunk=False)
+    options = ActorCriticOptions(share_trunk=False)
     return ActorCritic(spec, for_action(spec.action), options, encoder)
 
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlpyt.api import A2C as A2C
+    from rlpyt.api import DQN as DQN
     from rlpyt.api import PPO as PPO
+    from rlpyt.api import R2D1 as R2D1
     from rlpyt.api import load as load
     from rlpyt.arrays import NamedArrayTuple as NamedArrayTuple
     from rlpyt.arrays import namedarraytuple as namedarraytuple
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "A2C": "api",
+    "DQN": "api",
     "PPO": "api",
+    "R2D1": "api",
     "load": "api",
     "NamedArrayTuple": "arrays",
     "namedarraytuple": "arrays",

@@ -32,13 +32,14 @@ Env = str | Callable[..., Any]
 
 
 class TrainedAgent:
-    """An agent, the run that trains it, and what it can do; made as `PPO(...)` or `A2C(...)`.
+    """An agent, the run that trains it, and what it can do; made as `PPO(...)` and its like.
 
     Args:
         env: a Gymnasium id, module:Id, module:function, or a callable that makes an environment
             (a class is one).
         preset: whose settings to start from, such as "atari"; None goes by the environment.
-        model: makes the network for an `EnvSpec`, in place of `ActorCritic`.
+        model: makes the network for an `EnvSpec`, in place of the algorithm's
+            own (`ActorCritic`, `QNetwork`).
         **given: any option of a run by its flat name, such as seed=1, num_envs=16, lr=1e-3.
     """
 
@@ -108,12 +109,13 @@ class TrainedAgent:
 
         Args:
             episodes: how many.
-            stochastic: take sampled actions instead of the most likely ones.
+            stochastic: explore as in training, instead of taking the most likely actions.
         """
         loop = {"eval_episodes": episodes, "eval_stochastic": stochastic}
         parts = build(with_options(self.run, loop), model=self._model)
         try:
             load_weights(parts.agent, self._state(), "the agent's weights")
+            parts.agent.set_exploration(self.env_steps)
             return parts.evaluator.evaluate()
         finally:
             parts.close()
@@ -134,7 +136,7 @@ class TrainedAgent:
             observation: in the environment's form; a batch has one more dimension in front.
             state: what the call before returned; None begins an episode.
             first: bool, or [B]: this observation begins an episode. None: where there is no state.
-            deterministic: the most likely action; otherwise a sampled one.
+            deterministic: the most likely action; otherwise one as in training.
             reward: what arrived with the observation, for agents that read it (with memory).
             mask: of valid actions, where the environment gives it in its info.
 
@@ -169,15 +171,23 @@ class TrainedAgent:
         return path
 
     @classmethod
-    def load(cls, path: str | Path, *, env: Env | None = None, **given: Any) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        env: Env | None = None,
+        model: ModelFactory | None = None,
+        **given: Any,
+    ) -> Self:
         """The agent of a run's folder, of one of its checkpoints, or of `save`.
 
         Args:
             path: a folder.
             env: in place of the recorded one; a factory is recorded by its name alone.
+            model: makes the network, where the run began with one that does; it is not recorded.
             **given: options to change, such as device="cuda".
         """
-        agent = load(path, env=env, **given)
+        agent = load(path, env=env, model=model, **given)
         if not isinstance(agent, cls):
             raise UsageError(
                 f"{path} holds an agent of {agent.algo}; use {type(agent).__name__}.load"
@@ -201,7 +211,8 @@ class TrainedAgent:
 
     def _state(self) -> dict[str, Any]:
         """The agent's weights and normalizers; new ones where nothing was learned yet."""
-        return self._weights or self._acting().agent.state_dict()
+        agent: Any = self._acting().agent
+        return self._weights or agent.state_dict()
 
     def _acting(self) -> Policy:
         if self._policy is None:
@@ -209,6 +220,7 @@ class TrainedAgent:
             agent = make_agent(self.run, spec, self.seed, self._model)
             if self._weights is not None:
                 load_weights(agent, self._weights, "the agent's weights")
+            agent.set_exploration(self.env_steps)
             self._policy = Policy(agent, spec, observation_space, action_space, self.seed)
         return self._policy
 
@@ -237,17 +249,37 @@ class A2C(TrainedAgent):
     algo = "a2c"
 
 
-_CLASSES = {kind.algo: kind for kind in (PPO, A2C)}
+@final
+class DQN(TrainedAgent):
+    """Deep Q-learning and its variants up to Rainbow and IQN; in `algos/dqn.py`."""
+
+    algo = "dqn"
+
+
+@final
+class R2D1(TrainedAgent):
+    """Recurrent Q-learning from sequences; the algorithm itself is in `algos/r2d1.py`."""
+
+    algo = "r2d1"
+
+
+_CLASSES = {kind.algo: kind for kind in (PPO, A2C, DQN, R2D1)}
 
 
 def load(
-    path: str | Path, *, env: Env | None = None, best: bool = False, **given: Any
+    path: str | Path,
+    *,
+    env: Env | None = None,
+    model: ModelFactory | None = None,
+    best: bool = False,
+    **given: Any,
 ) -> TrainedAgent:
     """The agent of a run's folder, of one of its checkpoints, or of `save`, whatever its algorithm.
 
     Args:
         path: a folder.
         env: in place of the recorded one.
+        model: makes the network, where the run began with one that does; it is not recorded.
         best: the checkpoint with the best evaluation; otherwise the newest.
         **given: options to change; those that are None stay.
     """
@@ -262,7 +294,7 @@ def load(
     if env is not None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=_factory(env)))
     agent = object.__new__(_CLASSES[record["algo"]])
-    agent._set(with_options(run, {name: x for name, x in given.items() if x is not None}))
+    agent._set(with_options(run, {name: x for name, x in given.items() if x is not None}), model)
     agent.env_steps, agent._weights = meta["env_steps"], state["agent"]
     if record["status"] == "saved":
         agent._saved = {"spaces": state["spaces"], "spec": state["spec"]}

@@ -6,13 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from rlpyt import noise
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
+from rlpyt.agents.q_learning import QLearningAgent
 from rlpyt.algos.a2c import A2C
+from rlpyt.algos.dqn import DQN
+from rlpyt.algos.entry import Entry
+from rlpyt.algos.options import QLearningOptions, R2D1Options, ReplayOptions
 from rlpyt.algos.ppo import PPO
+from rlpyt.algos.r2d1 import R2D1
 from rlpyt.arrays import tree_leaves
 from rlpyt.distributions import for_action
 from rlpyt.envs.make import probe
@@ -21,18 +27,29 @@ from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
 from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.models.images import scale
+from rlpyt.models.names import keep_plain
+from rlpyt.models.q_network import QNetwork
 from rlpyt.noise import Noise, ResetSeeds
+from rlpyt.replays.prioritized import Prioritized
+from rlpyt.replays.replay import Replay
+from rlpyt.replays.uniform import Uniform
 from rlpyt.resolve import Resolved, apply, draw_seed, resolve
+from rlpyt.returns import make as make_returns
+from rlpyt.ring import Ring
+from rlpyt.ring_window import RingWindow
 from rlpyt.rows import Window, example_row, is_image
 from rlpyt.run import Run
 from rlpyt.samplers.sampler import Sampler
+from rlpyt.storage import to_device
 from rlpyt.vector.choose import environments
 
-LEARNERS = {"ppo": PPO, "a2c": A2C}
+WINDOW_LEARNERS = {"ppo": PPO, "a2c": A2C}
+REPLAY_LEARNERS = {"dqn": DQN, "r2d1": R2D1}
 EVALUATION_ENVS = 8  # at most; an evaluation of fewer episodes has fewer
 EVALUATION_HORIZON = 16  # rows between looks at who is done
 
-ModelFactory = Callable[[EnvSpec], Any]  # a module that is an agents.policy_gradient.Model
+Agent = PolicyGradientAgent | QLearningAgent
+ModelFactory = Callable[[EnvSpec], Any]  # makes a Model as the algorithm's agent describes it
 
 
 @dataclass
@@ -40,11 +57,12 @@ class Parts:
     """What a run is made of."""
 
     spec: EnvSpec
-    agent: PolicyGradientAgent
-    algorithm: PPO | A2C
+    agent: Agent
+    algorithm: PPO | A2C | DQN | R2D1
     sampler: Sampler
     evaluator: Evaluator
     resolved: Resolved
+    replay: Replay | None = None
     solved_return: float | None = None  # what the environment's registration calls solved
 
     def close(self) -> None:
@@ -63,82 +81,145 @@ def build(
     Args:
         run: the options.
         resolved: the choices of a run that is resumed; None makes them.
-        model: makes the network for a specification, in place of `ActorCritic`.
+        model: makes the network for a specification, in place of the algorithm's own.
     """
     seed = resolved.seed if resolved else draw_seed(run)
     spec = probe(run.env)
     agent = make_agent(run, spec, seed, model)
-    parameters = sum(parameter.numel() for parameter in agent.parameters())
+    parameters = sum(parameter.numel() for parameter in agent.model.parameters())
     images = any(is_image(x, leading=0) for x in tree_leaves(example(spec.observation)))
     resolved = resolved or resolve(run, seed, parameters, images)
     apply(resolved)
     agent.to_device(torch.device(resolved.device))
-    distribution = agent.distribution
-    algorithm = LEARNERS[run.algo_name](
-        agent,
-        run.algo,
-        run.env.num_envs,
-        run.schedule_steps,
-        torch.Generator().manual_seed(noise.seed(seed, noise.LEARNER) >> 1),
-        resolved.compile,
+    num_envs, generator = run.env.num_envs, _generator(seed)
+    if isinstance(run.algo, ReplayOptions):
+        replay = make_replay(run, spec, agent, seed)
+        window = RingWindow(replay.ring.blocks[0], agent.model.initial_state(num_envs))
+        learner = REPLAY_LEARNERS[run.algo_name]
+        source: Any = replay
+    else:
+        replay = None
+        window = make_window(spec, agent, run.algo.horizon, num_envs, run.algo.state_interval)
+        learner = WINDOW_LEARNERS[run.algo_name]
+        source = num_envs
+    algorithm: Any = learner(
+        agent, run.algo, source, run.schedule_steps, generator, resolved.compile
     )
+    check = algorithm.learner.parameters.assert_finite
+    strict, how = run.env.strict_bounds, resolved.vectorization
 
-    def sampler(num_envs: int, horizon: int, role: int, stream: int | None) -> Sampler:
-        seeds = ResetSeeds(seed, role)
-        how = resolved.vectorization
-        envs = environments(run.env, spec, num_envs, seeds, how)
-        window = Window(
-            example_row(spec, agent.example_kept() if stream == noise.ACTION_NOISE else ()),
-            horizon,
-            num_envs,
-            reads=agent.model.reads,
-            frame_stack=spec.frame_stack,
-            state=agent.model.initial_state(num_envs),
-            state_interval=run.algo.state_interval if role == noise.TRAINING_RESETS else None,
-        )
-        sizes = distribution.uniforms, distribution.normals
-        drawn = None if stream is None else Noise(seed, stream, range(num_envs), *sizes)
-        check = algorithm.learner.parameters.assert_finite
-        return Sampler(envs, agent, window, drawn, strict_bounds=run.env.strict_bounds, check=check)
+    def envs(count: int, role: int) -> Any:
+        return environments(run.env, spec, count, ResetSeeds(seed, role), how)
 
-    evaluation_envs = max(1, min(EVALUATION_ENVS, run.loop.eval_episodes))
-    evaluation_stream = noise.EVALUATION_NOISE if run.loop.eval_stochastic else None
+    def noise_of(actor: Any, count: int, stream: int) -> Noise:
+        return Noise(seed, stream, range(count), actor.uniforms, actor.normals)
+
+    def evaluation() -> Sampler:
+        loop, actor = run.loop, agent.evaluation(run.loop.eval_stochastic)
+        count = max(1, min(EVALUATION_ENVS, loop.eval_episodes))
+        random = loop.eval_stochastic or getattr(run.algo, "eval_epsilon", 0.0) > 0
+        drawn = noise_of(actor, count, noise.EVALUATION_NOISE) if random else None
+        own = envs(count, noise.EVALUATION_RESETS)
+        own_window = make_window(spec, agent, EVALUATION_HORIZON, count, None, keeps=False)
+        return Sampler(own, actor, own_window, drawn, strict_bounds=strict, check=check)
+
+    training = envs(num_envs, noise.TRAINING_RESETS)
+    drawn = noise_of(agent, num_envs, noise.ACTION_NOISE)
     return Parts(
         spec,
         agent,
         algorithm,
-        sampler(run.env.num_envs, run.algo.horizon, noise.TRAINING_RESETS, noise.ACTION_NOISE),
-        Evaluator(
-            lambda: sampler(
-                evaluation_envs, EVALUATION_HORIZON, noise.EVALUATION_RESETS, evaluation_stream
-            ),
-            run.loop.eval_episodes,
-            run.loop.eval_max_steps,
-        ),
+        Sampler(training, agent, window, drawn, strict_bounds=strict, check=check),
+        Evaluator(evaluation, run.loop.eval_episodes, run.loop.eval_max_steps),
         resolved,
+        replay,
     )
 
 
-def make_agent(
-    run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = None
-) -> PolicyGradientAgent:
+def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = None) -> Agent:
     """The agent as a run begins with it, on the CPU.
 
     The weights come from the seed alone: not from how many cores draw them.
     """
     torch.set_num_threads(1)
     torch.manual_seed(noise.seed(seed, noise.INITIAL_WEIGHTS) >> 1)
-    distribution = for_action(spec.action)
-    network = model(spec) if model else ActorCritic(spec, distribution, run.model)
     normalizer = None
     if run.algo.normalize_observation:
         boxes = [leaf for _, leaf in leaves(spec.observation)]
         scaled = [isinstance(box, Box) and scale(box) != 1 for box in boxes]
         normalizer = ObservationNormalizer(example(spec.observation), scaled)
-    return PolicyGradientAgent(network, distribution, normalizer, run.loop.precision)
+    precision: Any = run.loop.precision
+    if isinstance(run.algo, QLearningOptions):
+        returns = make_returns(run.algo)
+        network: Any = model(spec) if model else QNetwork(spec, returns, run.model)  # type: ignore
+        num_envs = run.env.num_envs
+        agent: Agent = QLearningAgent(network, returns, num_envs, run.algo, normalizer, precision)
+        keep_plain(agent)
+        return agent
+    distribution = for_action(spec.action)
+    network = model(spec) if model else ActorCritic(spec, distribution, run.model)  # type: ignore
+    agent = PolicyGradientAgent(network, distribution, normalizer, precision)
+    keep_plain(agent)
+    return agent
 
 
-def load_weights(agent: PolicyGradientAgent, state: dict[str, Any], source: str) -> None:
+def make_window(
+    spec: EnvSpec,
+    agent: Agent,
+    horizon: int,
+    num_envs: int,
+    state_interval: int | None,
+    keeps: bool = True,
+) -> Window:
+    """A window for an agent's rows.
+
+    Args:
+        keeps: whether what the agent keeps beside its actions is written down.
+    """
+    return Window(
+        example_row(spec, agent.example_kept() if keeps else ()),
+        horizon,
+        num_envs,
+        reads=agent.model.reads,
+        frame_stack=spec.frame_stack,
+        state=agent.model.initial_state(num_envs),
+        state_interval=state_interval,
+    )
+
+
+def make_replay(run: Run, spec: EnvSpec, agent: Agent, seed: int) -> Replay:
+    """An empty replay for a run's rows."""
+    algo, num_envs = run.algo, run.env.num_envs
+    assert isinstance(algo, ReplayOptions)
+    ring = Ring(
+        example_row(spec, agent.example_kept()),
+        algo.replay_size // num_envs,
+        num_envs,
+        algo.horizon,
+        reads=agent.model.reads,
+        frame_stack=spec.frame_stack,
+        state=to_device(agent.model.initial_state(num_envs), "cpu"),
+        state_interval=algo.start_interval,
+    )
+    length, trained = algo.item_length, algo.trained
+    selector: Uniform | Prioritized = Uniform(ring, length, trained)
+    if algo.prioritized:
+        entry = None
+        if algo.priority_entry == "td":
+            assert isinstance(agent, QLearningAgent)
+            assert isinstance(algo, QLearningOptions)
+            eta = algo.priority_eta if isinstance(algo, R2D1Options) else 1.0
+            entry = Entry(ring, agent.returns, algo, trained, eta)
+        selector = Prioritized(ring, length, trained, algo.priority_alpha, entry=entry)
+    generator = np.random.default_rng(noise.seed(seed, noise.REPLAY))
+    return Replay(ring, selector, algo.batch_size, length, generator)
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(noise.seed(seed, noise.LEARNER) >> 1)
+
+
+def load_weights(agent: Agent, state: dict[str, Any], source: str) -> None:
     """Take up an agent's weights and normalizers.
 
     Args:

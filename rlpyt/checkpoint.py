@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,14 @@ def save(folder: Path | str, env_steps: int, state: Any, keep: int) -> Path:
     return checkpoint
 
 
-def load(path: Path | str) -> tuple[Any, dict[str, Any]]:
+def load(
+    path: Path | str, accept: Callable[[Any], object] | None = None
+) -> tuple[Any, dict[str, Any]]:
     """Read a checkpoint, or the newest whole one of a folder of checkpoints.
+
+    Args:
+        accept: reads what the state names beside the checkpoint; where that is not whole it raises
+            Damaged, and the checkpoint before is tried as if this one were damaged itself.
 
     Returns:
         The state, its NamedArrayTuples as dicts and its tensors on the CPU (`like` gives it the
@@ -72,18 +79,18 @@ def load(path: Path | str) -> tuple[Any, dict[str, Any]]:
         path = _hidden(path, "old")  # a save was interrupted while it replaced this one
     if _is_name(path) or (path / "meta.json").exists():
         try:
-            return _read(path)
+            return _accepted(path, accept)
         except Damaged as damage:
             raise UsageError(f"{damage}; choose another checkpoint of {path.parent}") from None
     checkpoints = _newest_first(path)
     for checkpoint in checkpoints:
         try:
-            return _read(checkpoint)
+            return _accepted(checkpoint, accept)
         except Damaged as damage:
             if checkpoint.exists():
                 warnings.warn(f"{damage}; trying the checkpoint before it", RuntimeWarning, 2)
     if _newest_first(path) != checkpoints:  # a training that still runs has moved on
-        return load(path)
+        return load(path, accept)
     if checkpoints:
         raise UsageError(f"every checkpoint in {path} is damaged; restore a copy or train anew")
     raise UsageError(f"no checkpoint in {path}; one is written at every checkpoint interval")
@@ -94,13 +101,35 @@ def latest(folder: Path | str) -> Path | None:
     return next(iter(_newest_first(Path(folder))), None)
 
 
+def listings(folder: Path | str) -> list[Any]:
+    """What the states of a folder's checkpoints hold under "replay": no arrays, so from meta.json.
+
+    One whose meta.json is damaged cannot be loaded and is left out, as are those without a replay.
+    """
+    found = []
+    for checkpoint in _newest_first(Path(folder)):
+        try:
+            tree = _read_meta(checkpoint / "meta.json")["tree"]
+        except Damaged:
+            continue
+        replay = tree_format.decode(tree["dict"].get("replay"), {})
+        found += [] if replay is None else [replay]
+    return found
+
+
+def steps(folder: Path | str) -> int:
+    """Env steps of the latest checkpoint; 0 without any."""
+    newest = latest(folder)
+    return 0 if newest is None else int(newest.name.strip(".old"))
+
+
 def mark_best(checkpoint: Path) -> None:
     """Point `best` to this checkpoint, which rotation then keeps."""
     aside = checkpoint.with_name(".best.part")
     _write_file(aside, checkpoint.name.encode())
     faultpoint("checkpoint:rename best")
     os.replace(aside, checkpoint.with_name("best"))
-    _sync(checkpoint.parent)
+    sync(checkpoint.parent)
 
 
 def best(folder: Path | str) -> Path | None:
@@ -121,7 +150,7 @@ def write(checkpoint: Path | str, env_steps: int, state: Any) -> None:
         part.mkdir(parents=True)
         for name, data in files.items():
             _write_file(part / name, data)
-        _sync(part)
+        sync(part)
         _install(part, checkpoint)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -129,6 +158,18 @@ def write(checkpoint: Path | str, env_steps: int, state: Any) -> None:
             os.rename(old, checkpoint)
         what = f"{error.strerror}; {checkpoint} not written, the checkpoints before it are whole"
         raise OSError(error.errno, what) from error
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a folder outlast a power cut; Windows has no such call."""
+    if os.name == "nt":
+        return
+    faultpoint("checkpoint:fsync folder")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _serialize(env_steps: int, state: Any) -> dict[str, bytes]:
@@ -150,8 +191,17 @@ def _install(part: Path, checkpoint: Path) -> None:
         os.rename(checkpoint, old)
     faultpoint("checkpoint:rename new")
     os.rename(part, checkpoint)
-    _sync(checkpoint.parent)
+    sync(checkpoint.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _accepted(
+    checkpoint: Path, accept: Callable[[Any], object] | None
+) -> tuple[Any, dict[str, Any]]:
+    state, meta = _read(checkpoint)
+    if accept is not None:
+        accept(state)
+    return state, meta
 
 
 def _read(checkpoint: Path) -> tuple[Any, dict[str, Any]]:
@@ -198,18 +248,6 @@ def _write_file(path: Path, data: bytes) -> None:
         file.flush()
         faultpoint(f"checkpoint:fsync {path.name}")
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder outlast a power cut; Windows has no such call."""
-    if os.name == "nt":
-        return
-    faultpoint("checkpoint:fsync folder")
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _rotate(folder: Path, saved: Path, keep: int) -> None:

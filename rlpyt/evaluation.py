@@ -32,6 +32,12 @@ class Evaluation:
     def std(self) -> float:
         return float(self.returns.std()) if len(self.returns) else float("nan")
 
+    @property
+    def alike(self) -> bool:
+        """Whether several episodes gave one return in one length: is there any chance at all?"""
+        several = len(self.returns) > 1
+        return several and bool(np.ptp(self.returns) == 0 and np.ptp(self.lengths) == 0)
+
     def metrics(self) -> dict[str, float]:
         return {
             "eval/return_mean": self.mean,

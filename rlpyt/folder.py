@@ -19,8 +19,7 @@ from typing import Any
 
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
-from rlpyt.models.options import ModelOptions
-from rlpyt.run import ALGORITHMS, LoopOptions, Run
+from rlpyt.run import ALGORITHMS, LoopOptions, Run, network_of
 
 FORMAT = 1
 PARTS = ("env", "algo", "model", "loop")
@@ -134,10 +133,11 @@ class RunFolder:
         content = self.read()
         try:
             parts = content["options"]
+            algo = _construct(ALGORITHMS[content["algo"]], parts["algo"])
             return Run(
                 env=_construct(EnvOptions, parts["env"]),
-                algo=_construct(ALGORITHMS[content["algo"]], parts["algo"]),
-                model=_construct(ModelOptions, parts["model"]),
+                algo=algo,
+                model=_construct(network_of(algo), parts["model"]),
                 loop=_construct(LoopOptions, parts["loop"]),
                 preset=content.get("preset", "none"),
                 schedule_steps_from=content.get("schedule_steps"),
@@ -160,7 +160,8 @@ class RunFolder:
 def options(run: Run) -> dict[str, Any]:
     """The options as JSON, by part."""
     parts = {name: dataclasses.asdict(getattr(run, name)) for name in PARTS}
-    parts["env"]["env"] = run.env_name
+    callable_ = not isinstance(run.env.env, str)  # of which a name is all that can be recorded
+    parts["env"]["env"] = f"<callable {run.env_name}>" if callable_ else run.env_name
     return parts
 
 

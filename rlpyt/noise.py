@@ -19,6 +19,7 @@ EVALUATION_RESETS: Final = 4
 ACTION_NOISE: Final = 5
 EVALUATION_NOISE: Final = 7
 GLOBAL_GENERATORS: Final = 9
+REPLAY: Final = 10
 
 _BLOCK = 256  # rows drawn at once per column; resets seeded at once
 

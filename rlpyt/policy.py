@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
-from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.make import MASK
 from rlpyt.envs.observations import observation_writer
-from rlpyt.envs.spec import Composite, EnvSpec, Spec, example
-from rlpyt.errors import UsageError
+from rlpyt.envs.spec import Composite, EnvSpec, Spec, example, not_finite
+from rlpyt.errors import EnvironmentFault, UsageError
 from rlpyt.rows import Inputs, is_image
 from rlpyt.storage import as_arrays, as_tensors, to_device, zeros
+
+
+class Agent(Protocol):
+    """What is asked of an agent, whatever its algorithm."""
+
+    model: Any  # has `reads` and `initial_state`
+    uniforms: int
+    normals: int
+
+    def act(
+        self, inputs: Inputs, state: Any, noise: torch.Tensor | None
+    ) -> tuple[Any, Any, Any]: ...
 
 
 class PolicyState(NamedTuple):
@@ -39,7 +50,7 @@ class Policy:
 
     def __init__(
         self,
-        agent: PolicyGradientAgent,
+        agent: Agent,
         spec: EnvSpec,
         observation_space: Any,
         action_space: Any,
@@ -69,6 +80,11 @@ class Policy:
         stored = zeros(example(self.spec.observation), (size,))
         for b, value in enumerate(values):
             self._write(stored, b, value)
+        if wrong := not_finite(self.spec.observation, stored, "observation"):
+            raise EnvironmentFault(
+                f"{', '.join(wrong)} holds NaN or an infinity, from which no action follows; mend "
+                "what observes, or end the episode before it does so"
+            )
         begins = np.empty(size, np.bool_)
         begins[:] = state is None if first is None else first
         state = state or self._initial(size)
@@ -114,6 +130,8 @@ class Policy:
             rewards = torch.zeros(size)
             rewards[:] = torch.as_tensor(0.0 if reward is None else reward, dtype=torch.float32)
             rewards[torch.from_numpy(first)] = 0.0
+            if not torch.isfinite(rewards).all():
+                raise EnvironmentFault(f"reward={reward} is not finite; mend what gives it")
         return Inputs(
             observation=observation,
             reward=rewards,
@@ -136,9 +154,8 @@ class Policy:
 
     def _noise(self, size: int) -> torch.Tensor:
         """[B, uniforms + normals], drawn here."""
-        distribution = self.agent.distribution
-        uniforms = torch.rand((size, distribution.uniforms), generator=self._generator)
-        normals = torch.randn((size, distribution.normals), generator=self._generator)
+        uniforms = torch.rand((size, self.agent.uniforms), generator=self._generator)
+        normals = torch.randn((size, self.agent.normals), generator=self._generator)
         return torch.cat((uniforms, normals), -1)
 
 

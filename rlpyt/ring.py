@@ -22,11 +22,13 @@ import platform
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.errors import UsageError
+from rlpyt.packed import PackedRows, RowCopies
 from rlpyt.rows import FrameStacks, Inputs, Row, Slot, Window, read_inputs
 from rlpyt.storage import as_arrays, as_tensors, zeros
 
@@ -34,6 +36,8 @@ RESERVED, ANSWERED = 0, 1  # the counters of a block
 MARGIN = 4  # windows that a writer may advance while a reader copies
 VIEWS_KEPT = 4096  # slots whose views are kept, 5 KB each; a longer ring makes them anew
 ROUNDS = 1000  # of drawing again: if 1 row in 16 is live, one item in 1e28 needs more
+
+Pair = tuple[np.ndarray, np.ndarray]  # what is copied, and to where
 
 _STORES_IN_ORDER = platform.machine() in ("x86_64", "AMD64")
 
@@ -96,16 +100,19 @@ class Ring:
         num_states = -(-needed // state_interval)
         self.num_slots = num_states * state_interval  # S
         self.overtaken = 0  # items given up because the writer reached them
-        self.rows: Row = zeros(example, (self.num_slots, num_envs), shared=shared)
+        self._packed = PackedRows(example, (self.num_slots, num_envs), shared=shared)
+        self.rows: Row = self._packed.tree
         one_state = tree_map(lambda x: x[0], as_arrays(state))
         self.states = zeros(one_state, (num_states, num_envs), shared=shared)
         line = np.zeros(8, np.int64)  # a cache line, of which a counter is the first 8 bytes
         self._counters: np.ndarray = zeros(line, (2, blocks), shared=shared)[..., 0]
         self._counters[RESERVED] = 1  # row 0 is in flight before any is answered
         ends = np.arange(blocks + 1) * num_envs // blocks
-        self._begins, self._sizes = ends[:-1], np.diff(ends)
-        self._block_of = np.repeat(np.arange(blocks), self._sizes)  # [B]
+        self._begins, self.sizes = ends[:-1], np.diff(ends)
+        self.columns = np.split(np.arange(num_envs), ends[1:-1])  # of each block
+        self.block_of = np.repeat(np.arange(blocks), self.sizes)  # [B]
         self._example, self._state = example, state
+        self._copies: WeakKeyDictionary[Window, tuple[RowCopies, list[Pair]]] = WeakKeyDictionary()
         self.blocks = [Block(self, i, slice(*ends[i : i + 2].tolist())) for i in range(blocks)]
 
     def window(self, items: int, length: int) -> Window:
@@ -122,6 +129,11 @@ class Ring:
         lo = np.maximum(reserved - self.num_slots + self.margin, answered - self.capacity)
         return lo, answered
 
+    @property
+    def progress(self) -> bytes:
+        """Differs from what it was before where a counter has moved since."""
+        return self._counters.tobytes()
+
     def starts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Per block the first usable start of an item, and how many there are: first + i * k."""
         k, (lo, answered) = self.state_interval, self.bounds()
@@ -137,22 +149,33 @@ class Ring:
         `trained`, one at least is live.
         """
         first, counts = self.starts(length)
-        ends = np.cumsum(counts * self._sizes)
+        ends = np.cumsum(counts * self.sizes)
         if not ends[-1]:
             raise RuntimeError(f"no {length} rows of one environment can be read; collect more")
-        starts, columns = np.zeros((2, items), np.int64)
-        dead = np.arange(items)
+
+        def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+            drawn = generator.integers(ends[-1], size=count)
+            block = ends.searchsorted(drawn, "right") if len(ends) > 1 else 0
+            row, column = np.divmod(ends[block] - 1 - drawn, self.sizes[block])
+            return first[block] + row * self.state_interval, self._begins[block] + column
+
+        starts, columns = draw(items)
+        dead = np.flatnonzero(~self.live(starts, columns, trained))
         for _ in range(ROUNDS):
-            drawn = generator.integers(ends[-1], size=len(dead))
-            block = np.searchsorted(ends, drawn, side="right")
-            row, column = np.divmod(ends[block] - 1 - drawn, self._sizes[block])
-            starts[dead] = first[block] + row * self.state_interval
-            columns[dead] = self._begins[block] + column
-            at = (starts[dead] + np.array(trained)[:, None]) % self.num_slots, columns[dead]
-            dead = dead[(self.rows.terminated[at] | self.rows.truncated[at]).all(0)]
             if not len(dead):
                 return starts, columns
+            starts[dead], columns[dead] = draw(len(dead))
+            dead = dead[~self.live(starts[dead], columns[dead], trained)]
         raise RuntimeError(f"{ends[-1]} items can be read, but hardly one has a row that is live")
+
+    def live(self, starts: np.ndarray, columns: np.ndarray, trained: range) -> np.ndarray:
+        """Whether one of the rows start + i, i in `trained`, is live.
+
+        Starts and columns broadcast: what is returned has their shape.
+        """
+        ahead = np.arange(trained.start, trained.stop).reshape(-1, *[1] * starts.ndim)
+        at = (starts + ahead) % self.num_slots, columns
+        return ~(self.rows.terminated[at] | self.rows.truncated[at]).all(0)
 
     def gather(
         self, window: Window, starts: np.ndarray, columns: np.ndarray, items: Any = None
@@ -163,15 +186,21 @@ class Ring:
         writer came too close meanwhile, draw it again.
         """
         begin = starts - self.history
-        rows = begin + np.arange(self.history + window.horizon + 1)[:, None]
-        copy_rows = _copy(rows % self.num_slots * self.num_envs + columns, items)
-        tree_map(copy_rows, self.rows, window.storage)
-        kept = starts[None] % self.num_slots // self.state_interval
-        tree_map(_copy(kept * self.num_envs + columns, items), self.states, window.states)
+        ahead = np.arange(self.history + window.horizon + 1)[:, None] * self.num_envs
+        stored, kept = self._copies_into(window)
+        copy = _copy(begin % self.num_slots * self.num_envs + columns + ahead, items)
+        for source, out in stored.pairs:
+            copy(source, out)
+        if kept:
+            slots = starts[None] % self.num_slots // self.state_interval
+            copy = _copy(slots * self.num_envs + columns, items)
+            for source, out in kept:
+                copy(source, out)
         fence()
         reserved = self._counters[RESERVED].copy()
-        whole = begin >= reserved[self._block_of[columns]] - self.num_slots
-        self.overtaken += len(whole) - int(whole.sum())
+        whole = begin >= reserved[self.block_of[columns]] - self.num_slots
+        self.overtaken += len(whole) - np.count_nonzero(whole)
+        stored.unpack()
         return whole
 
     def draw(
@@ -186,6 +215,17 @@ class Ring:
             lost = lost[~self.gather(window, starts[lost], columns[lost], lost)]
         return starts, columns
 
+    def _copies_into(self, window: Window) -> tuple[RowCopies, list[Pair]]:
+        """Copies of rows, and what is copied from where of the states.
+
+        Made once for a window: walking its trees takes longer than copying a small batch.
+        """
+        if (copies := self._copies.get(window)) is None:
+            states = tree_leaves(self.states), tree_leaves(as_arrays(window.states))
+            pairs = [(x.reshape(-1, *x.shape[2:]), y) for x, y in zip(*states, strict=True)]
+            copies = self._copies[window] = RowCopies(self._packed, window.storage), pairs
+        return copies
+
     def snapshot(self) -> list[dict[str, Any]]:
         """Per block copies of rows lo .. a, a = answered being in flight; no writer is at work."""
         parts = []
@@ -198,7 +238,7 @@ class Ring:
 
     def restore(self, saved: Sequence[dict[str, Any]]) -> None:
         """Take up a snapshot, or what a ring of less capacity can hold of it."""
-        sizes, own = [tree_leaves(x["rows"])[0].shape[1] for x in saved], self._sizes.tolist()
+        sizes, own = [tree_leaves(x["rows"])[0].shape[1] for x in saved], self.sizes.tolist()
         if sizes != own:
             raise UsageError(
                 f"the saved replay has blocks of {sizes} environments, this one of {own}; "
@@ -212,8 +252,7 @@ class Ring:
             states = _last(part["states"], len(kept))
             for x, y in zip(tree_leaves(self.states), tree_leaves(states), strict=True):
                 x[kept, block.columns] = y
-            ahead = lo + self.num_slots - self.margin  # so that nothing before lo is read
-            block._counters[:] = max(a + 1, ahead), a
+            block.go_on_at(a, lo)
 
     def _places(self, lo: int, a: int) -> tuple[np.ndarray, np.ndarray]:
         """Slots of rows lo .. a, and of the states kept of rows lo .. a-1; rows begin with 0."""
@@ -254,6 +293,21 @@ class Block:
         row.cut[:] = ~self.at(a - 1).row.last if a else False
         return a
 
+    def clear(self) -> None:
+        """Forget all rows: the next one that arrives is row 0 of a ring that was never written."""
+        for leaf in tree_leaves((self.rows, as_arrays(self.states))):
+            leaf[:] = 0
+        self._counters[:] = 1, 0
+
+    def go_on_at(self, a: int, lo: int | None = None) -> None:
+        """Let row a be in flight, and of those before it rows lo .. a-1 be there to be read.
+
+        Args:
+            lo: None: no item can be read, whatever lies there.
+        """
+        lo = a - self.ring.history if lo is None else lo
+        self._counters[:] = max(a + 1, lo + self.ring.num_slots - self.ring.margin), a
+
     def reserve(self, horizon: int) -> int:
         """Announce that rows a .. a+T-1 will be answered and row a+T will arrive; returns a."""
         if horizon > self.ring.horizon:
@@ -293,18 +347,20 @@ class Block:
     def _make_view(self, s: int) -> tuple[Slot, Inputs]:
         row, before = self._tensors[s], self._tensors.action[s - 1]
         inputs = read_inputs(row, self._stacks.over(row.observation), before, self.ring.reads)
-        return Slot(self.rows[s], row), inputs
+        return Slot.of(self.rows[s], row), inputs
 
 
-def _copy(at: np.ndarray, items: np.ndarray | None) -> Callable[[np.ndarray, Any], None]:
-    """Copies the rows `at` [n, N] of [S * B, ...] to out[:, items], out [n, M, ...]."""
+def _copy(at: np.ndarray, items: np.ndarray | None) -> Callable[[np.ndarray, np.ndarray], None]:
+    """Copies the rows `at` [n, N] of [S * B, ...] to out[:, items], out [n, M, ...].
 
-    def copy(storage: np.ndarray, out: Any) -> None:
-        flat, out = storage.reshape(-1, *storage.shape[2:]), np.asarray(out)
+    Rows behind the last are the first ones again.
+    """
+
+    def copy(flat: np.ndarray, out: np.ndarray) -> None:
         if items is None:
-            np.take(flat, at, 0, out, "clip")  # none is outside; "raise" would copy twice
+            flat.take(at, 0, out, "wrap")
         else:
-            out[:, items] = flat[at]
+            out[:, items] = flat.take(at, 0, mode="wrap")
 
     return copy
 

@@ -57,6 +57,12 @@ class Slot(NamedTuple):
 
     row: Row  # numpy, [B, ...]
     answer: Row  # the same memory as tensors
+    floats: list[np.ndarray]  # leaves of the action that can hold a NaN, each as one vector
+
+    @classmethod
+    def of(cls, row: Row, answer: Row) -> Slot:
+        leaves = tree_leaves(row.action)
+        return cls(row, answer, [x.reshape(-1) for x in leaves if x.dtype.kind == "f"])
 
 
 def example_row(spec: EnvSpec, info: Any = ()) -> Row:
@@ -173,7 +179,7 @@ class Window:
         self._tensors: Row = as_tensors(self.storage)
         self.rows: Row = self.storage[h:]  # numpy, [T+1, B, ...]
         self.tensors: Row = self._tensors[h:]
-        self.slots = [Slot(self.rows[t], self.tensors[t]) for t in range(horizon + 1)]
+        self.slots = [Slot.of(self.rows[t], self.tensors[t]) for t in range(horizon + 1)]
         chunks = horizon // self.state_interval
         self.states = tree_map(lambda x: x.new_zeros((chunks, *x.shape)), state)  # [C, B, ...]
         frames, before = self.storage.observation, self._tensors.action[h - 1 :]
@@ -209,6 +215,33 @@ class Window:
     def kept_state(self, c: int) -> Any:
         """The state as fed at row c * L, [B, ...]; a view."""
         return tree_map(lambda x: x[c], self.states)
+
+    def begin(self, horizon: int | None = None) -> None:
+        """Make room for T rows behind the boundary row, which becomes row 0."""
+        if horizon not in (None, self.horizon):
+            raise ValueError(f"a window of {self.horizon} rows is never {horizon} rows long")
+        if self.answered:
+            self.advance()
+
+    def keep(self, t: int, state: Any) -> None:
+        """Keep the state as fed at row t, if it is one of every `state_interval` rows."""
+        if t % self.state_interval == 0:
+            kept = self.kept_state(t // self.state_interval)
+            tree_map(lambda old, new: old.copy_(new), kept, state)
+
+    def finish(self, state: Any) -> None:
+        """All rows are answered and the boundary row has arrived, at which `state` is fed."""
+        self.state, self.answered = state, self.horizon
+
+    def restart(self, state: Any) -> Row:
+        """Begin anew; returns the row that the environments write first."""
+        self.start = self.answered = 0
+        self.state = state
+        return self.slots[0].row
+
+    def rows_for(self, env_steps: int) -> int:
+        """How many rows are collected when so many env steps are missing: always T."""
+        return self.horizon
 
     def advance(self) -> None:
         """Move the boundary row and its history to the front of the next window."""

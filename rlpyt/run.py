@@ -7,17 +7,26 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from rlpyt.algos.options import A2COptions, PPOOptions
+from rlpyt import rules
+from rlpyt.algos.options import (
+    A2COptions,
+    DQNOptions,
+    PPOOptions,
+    QLearningOptions,
+    R2D1Options,
+)
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
 
-ALGORITHMS = {"ppo": PPOOptions, "a2c": A2COptions}
-Algorithm = PPOOptions | A2COptions
-_NOT_NEGATIVE = (
-    *("lr", "value_coef", "max_grad_norm", "adam_eps"),
-    *("clip_coef", "clip_value", "target_kl"),
-)
+Algorithm = PPOOptions | A2COptions | DQNOptions | R2D1Options
+Network = ActorCriticOptions | QNetworkOptions
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "ppo": PPOOptions,
+    "a2c": A2COptions,
+    "dqn": DQNOptions,
+    "r2d1": R2D1Options,
+}
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,17 @@ class LoopOptions:
     allocator: Literal["tuned", "default"] = "tuned"
     """tuned: glibc keeps large blocks instead of returning them to the system at every step."""
 
+    @property
+    def log_every(self) -> int:
+        """The log interval, chosen if it is unset."""
+        return self.log_interval or max(1, self.env_steps // 100)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """The checkpoint interval, chosen if it is unset; 0: at the end only."""
+        chosen = min(max(1, self.env_steps // 4), 100_000)
+        return chosen if self.checkpoint_interval is None else self.checkpoint_interval
+
     def __post_init__(self) -> None:
         for name in ("env_steps", "keep_checkpoints", "eval_max_steps"):
             if getattr(self, name) < 1:
@@ -101,7 +121,7 @@ class Run:
 
     env: EnvOptions
     algo: Algorithm
-    model: ModelOptions = field(default_factory=ModelOptions)
+    model: Network = None  # type: ignore[assignment]  # unset: the algorithm's kind, by default
     loop: LoopOptions = field(default_factory=LoopOptions)
     preset: str = "none"  # where the defaults came from
 
@@ -120,36 +140,17 @@ class Run:
         return next(name for name, kind in ALGORITHMS.items() if type(self.algo) is kind)
 
     def __post_init__(self) -> None:
-        algo, rows = self.algo, self.algo.horizon * self.env.num_envs
-        interval = algo.state_interval or algo.horizon
-        for name in ("horizon", "state_interval", "minibatch_size", "update_epochs"):
-            value = getattr(algo, name, None)
-            if value is not None and value < 1:
-                raise UsageError(f"{name}={value} must be at least 1")
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= (value := getattr(algo, name)) <= 1:
-                raise UsageError(f"{name}={value} must lie between 0 and 1")
-        for name in _NOT_NEGATIVE:
-            if not (value := getattr(algo, name, 0)) >= 0:
-                raise UsageError(f"{name}={value} must not be negative")
-        if min((*self.model.hidden_sizes, self.model.memory_size)) < 1:
+        kind = network_of(self.algo)
+        if self.model is None:
+            object.__setattr__(self, "model", kind())
+        elif type(self.model) is not kind:
             raise UsageError(
-                f"hidden_sizes={self.model.hidden_sizes} and memory_size={self.model.memory_size} "
-                "must be at least 1"
+                f"model={type(self.model).__name__} is not what {self.algo_name} has; give "
+                f"{kind.__name__}"
             )
-        if algo.horizon % interval:
-            raise UsageError(
-                f"state_interval={interval} must divide horizon={algo.horizon}; "
-                "training sequences fill a window without a rest"
-            )
-        if isinstance(algo, PPOOptions):
-            minibatches = algo.minibatches(self.env.num_envs)
-            chunks = rows // interval if self.model.memory != "none" else rows
-            if minibatches > chunks:
-                raise UsageError(
-                    f"minibatch_size={algo.minibatch_size} makes {minibatches} minibatches of "
-                    f"{chunks} sequences ({self.env.num_envs} environments x "
-                    f"{algo.horizon // interval} of {interval} rows); with memory whole sequences "
-                    f"are kept together: choose minibatch_size >= {interval}, more num_envs, or a "
-                    "shorter --state-interval"
-                )
+        rules.check(self.algo, self.model, self.env.num_envs, self.loop.env_steps)
+
+
+def network_of(algo: Algorithm) -> type[Network]:
+    """The options that the network of an algorithm has."""
+    return QNetworkOptions if isinstance(algo, QLearningOptions) else ActorCriticOptions

@@ -15,6 +15,7 @@ from rlpyt.generators import generators, restore_generators, seed_generators
 from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
+from rlpyt.replays.segments import Segments
 from rlpyt.run import Run
 from rlpyt.schedules import due
 from rlpyt.stopping import StopSignal
@@ -48,6 +49,7 @@ class Runner:
         console: shows them.
         stop: says whether a signal asked the run to end.
         hooks: the user's callables.
+        segments: the replay on disk; None does not save it.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Runner:
         console: Console,
         stop: StopSignal,
         hooks: Hooks | None = None,
+        segments: Segments | None = None,
     ) -> None:
         self.run, self.parts, self.folder = run, parts, folder
         self.recorder, self.console, self.stop = recorder, console, stop
@@ -76,13 +79,7 @@ class Runner:
         self._logged_at = 0
         self._begun_at = 0  # env steps when this process took over
         self._started = False
-        total = run.loop.env_steps
-        self._log_interval = run.loop.log_interval or max(1, total // 100)
-        self._save_interval = (
-            min(max(1, total // 4), 100_000)
-            if run.loop.checkpoint_interval is None
-            else run.loop.checkpoint_interval
-        )
+        self.segments = segments
 
     @property
     def steps_here(self) -> int:
@@ -108,7 +105,8 @@ class Runner:
         while episodes.env_steps < loop.env_steps and not ended and not self.stop.name:
             begun = time.perf_counter()
             before = episodes.env_steps
-            window = sampler.collect()
+            self.parts.agent.set_exploration(before)
+            window = sampler.collect(sampler.window.rows_for(loop.env_steps - before))
             collected = time.perf_counter()
             episodes.count(window.rows, game_over=game_over(window.rows), infos=sampler.infos)
             metrics = self.parts.algorithm.update(window, before)
@@ -117,15 +115,13 @@ class Runner:
             for tag, value in metrics.items():
                 self.recorder.record(tag, value)
             after = episodes.env_steps
-            self.console.update(
-                after, self._log() if due(before, after, self._log_interval) else None
-            )
+            self.console.update(after, self._log() if due(before, after, loop.log_every) else None)
             if self.hooks.on_window is not None:
                 ended = bool(self.hooks.on_window(self))
             if after < loop.env_steps:  # the end is evaluated and saved below
                 if due(before, after, loop.eval_interval):
                     ended = self._evaluate() or ended
-                if due(before, after, self._save_interval) or self._new_best:
+                if due(before, after, loop.checkpoint_every) or self._new_best:
                     self.save()
         if not self.stop.name:
             if episodes.env_steps > self._logged_at:
@@ -147,6 +143,8 @@ class Runner:
         if self._new_best:
             checkpoint.mark_best(path)
             self._new_best = False
+        if self.segments is not None:
+            self.segments.prune(checkpoint.listings(path.parent))
         return path
 
     def state(self) -> dict[str, Any]:
@@ -155,6 +153,7 @@ class Runner:
             "agent": dict(parts.agent.state_dict()),
             "algorithm": parts.algorithm.state(),
             "window": parts.sampler.window.carry(),
+            "replay": None if self.segments is None else self.segments.save(),
             "envs": parts.sampler.envs.snapshot(),
             "episodes": self.episodes.state(),
             "recorder": self.recorder.state(),
@@ -171,6 +170,12 @@ class Runner:
         parts.algorithm.load(state["algorithm"])
         carry = like(window.example_carry(), state["window"], "window")
         window.restore(carry)
+        if parts.replay is not None and not parts.replay.ready:
+            parts.algorithm.learning.refill()  # pyright: ignore[reportAttributeAccessIssue]
+            self.console.message(
+                "the replay was not saved: a new one fills before learning goes on, so this run "
+                "is not the one that would have gone on without a stop"
+            )
         self.episodes.load(state["episodes"])
         self.recorder.load(state["recorder"])
         self.best_return = state["best_return"]

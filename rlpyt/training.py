@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rlpyt import checkpoint
-from rlpyt.algos.options import PPOOptions
+from rlpyt.algos.options import PPOOptions, ReplayOptions
 from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
@@ -18,6 +18,7 @@ from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
 from rlpyt.logging.recorder import Recorder
 from rlpyt.logging.tensorboard import open_sinks
+from rlpyt.replays.segments import Segments
 from rlpyt.resolve import Resolved
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
@@ -77,7 +78,8 @@ def train(
         folder = RunFolder.create(run, parts.resolved.seed)
         folder.begin(run, parts.resolved.as_dict())
         with folder.held():
-            return _go(run, parts, folder, None, hooks, mode, stream)
+            segments = segments_of(run, parts, folder)
+            return _go(run, parts, folder, None, hooks, mode, stream, segments)
     finally:
         parts.close()
 
@@ -87,18 +89,20 @@ def resume(
     *,
     env_steps: int | None = None,
     reschedule: bool = False,
+    drop_replay: bool = False,
     env: Any = None,
     model: ModelFactory | None = None,
     hooks: Hooks | None = None,
     mode: Mode = "auto",
     stream: TextIO | None = None,
 ) -> Outcome:
-    """Go on with a run from its newest checkpoint, as if it had not stopped.
+    """Go on with a run from its newest whole checkpoint, as if it had not stopped.
 
     Args:
         path: the run's folder.
         env_steps: a new, greater length; schedules keep the length that they began with.
         reschedule: stretch the schedules to the new length.
+        drop_replay: fill a new replay instead of reading the saved one, which may be damaged.
         env: what makes the environment, where the run began with a callable: `run.json` holds its
             name alone.
     """
@@ -107,10 +111,7 @@ def resume(
     run = folder.run()
     if env is not None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=env))
-    saved, done = None, 0
-    if checkpoint.latest(folder.path / "checkpoints") is not None:
-        saved = checkpoint.load(folder.path / "checkpoints")
-        done = saved[1]["env_steps"]
+    done = checkpoint.steps(folder.path / "checkpoints")
     if env_steps is not None:
         if env_steps <= done:
             raise UsageError(
@@ -121,12 +122,20 @@ def resume(
             run.loop,
             env_steps=env_steps,
             # Unset intervals follow the length; what the run began with goes on.
-            log_interval=run.loop.log_interval or max(1, run.loop.env_steps // 100),
+            log_interval=run.loop.log_every,
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     parts = build(run, Resolved(**record["resolved"]), model=model)
     try:
-        if saved is None and run.loop.init_from:
+        segments = segments_of(run, parts, folder)
+        saved = None
+        if done:
+            saved = checkpoint.load(
+                folder.path / "checkpoints",
+                accept=lambda state: _load_replay(segments, state, drop_replay),
+            )
+            done = saved[1]["env_steps"]
+        elif run.loop.init_from:
             _start_from(parts, Path(run.loop.init_from))
         resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
         changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
@@ -134,9 +143,32 @@ def resume(
             folder.update(
                 status="running", resumed=resumed, schedule_steps=run.schedule_steps_from, **changed
             )
-            return _go(run, parts, folder, saved, hooks, mode, stream)
+            return _go(run, parts, folder, saved, hooks, mode, stream, segments)
     finally:
         parts.close()
+
+
+def segments_of(run: Run, parts: Parts, folder: RunFolder) -> Segments | None:
+    """The run's replay on disk; None where there is none to save."""
+    if parts.replay is None or not getattr(run.algo, "save_replay", False):
+        return None
+    return Segments(folder.path / "replay", parts.replay.ring)
+
+
+def _load_replay(segments: Segments | None, state: Any, drop: bool) -> None:
+    """Read the replay that a checkpoint lists.
+
+    Raises:
+        checkpoint.Damaged: it is not what was written.
+    """
+    listing = state.get("replay")
+    if segments is None or listing is None or drop:
+        return
+    try:
+        segments.load(listing)
+    except checkpoint.Damaged as damage:
+        raise checkpoint.Damaged(f"{damage}; --drop-replay fills a new one instead") from None
+    segments.prune(checkpoint.listings(segments.folder.parent / "checkpoints"))
 
 
 def _go(
@@ -147,6 +179,7 @@ def _go(
     hooks: Hooks | None,
     mode: Mode,
     stream: TextIO | None,
+    segments: Segments | None,
 ) -> Outcome:
     done = saved[1]["env_steps"] if saved else 0
     with ExitStack() as stack:
@@ -165,7 +198,7 @@ def _go(
         sinks = open_sinks(folder.path, done, console.message)
         recorder = Recorder(folder.path, sinks, env_steps=done, tell=console.message)
         stack.callback(recorder.close)
-        runner = Runner(run, parts, folder.path, recorder, console, stop, hooks)
+        runner = Runner(run, parts, folder.path, recorder, console, stop, hooks, segments)
         try:
             if saved:
                 runner.load(saved[0])
@@ -188,6 +221,8 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
     threads = f"{resolved.threads} thread{'s' if resolved.threads > 1 else ''}"
     reason = resolved.reasons.get("threads")
     shape = f"{run.env.num_envs} envs × {algo.horizon} rows"
+    if isinstance(algo, ReplayOptions):
+        shape += f", replay of {algo.replay_size:,} rows, ratio {algo.replay_ratio:g}"
     if isinstance(algo, PPOOptions):
         shape += f", {algo.update_epochs} × {algo.minibatches(run.env.num_envs)} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
@@ -201,6 +236,13 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         lines.append(
             f"one window is {rows:,} rows, more than the run's {run.loop.env_steps:,} steps: it "
             "ends with its first; --horizon and --num-envs make windows shorter"
+        )
+    if isinstance(algo, PPOOptions) and rows % algo.minibatch_size:
+        count = algo.minibatches(run.env.num_envs)
+        lines.append(
+            f"minibatch_size={algo.minibatch_size} does not divide a window of {rows:,} rows: its "
+            f"minibatches are {count}, of nearly equal size, each averaged over its own rows; none "
+            "is left out"
         )
     return lines
 

@@ -16,7 +16,7 @@ from rlpyt.algos.windows import Sample, fold
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.build import Parts, build
 from rlpyt.envs.options import EnvOptions
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.rows import Row, Window
 from rlpyt.run import ALGORITHMS, LoopOptions, Run
 
@@ -75,7 +75,7 @@ def make(
     run = Run(
         EnvOptions(env, num_envs=num_envs, **(env_options or {})),  # type: ignore[arg-type]
         kinds[algo](**{**defaults, **options}),
-        ModelOptions(**{**SMALL, **(model or {})}),
+        ActorCriticOptions(**{**SMALL, **(model or {})}),
         LoopOptions(seed=seed, env_steps=10_000, **(loop or {})),
     )
     return build(run, model=network)

@@ -16,30 +16,66 @@ from typing import Any
 
 from rlpyt import checkpoint, faultpoints, noise, training
 from rlpyt.algos.learner import Learner
-from rlpyt.algos.options import A2COptions, PPOOptions
+from rlpyt.algos.options import A2COptions, DQNOptions, PPOOptions, R2D1Options
 from rlpyt.cli import main
 from rlpyt.envs.options import EnvOptions
 from rlpyt.logging.recorder import Recorder
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 from rlpyt.runner import Hooks, Runner
 from rlpyt.vector.in_process import InProcess
 
 PPO = PPOOptions(horizon=32, minibatch_size=64, update_epochs=2, lr_schedule="linear")
-RUNS = {
-    "ppo": (PPO, ModelOptions(), "CartPole-v1"),
+SMALL_REPLAY: dict[str, Any] = {
+    "learning_starts": 200,
+    "replay_size": 600,  # so that it is full within the run
+    "replay_ratio": 4.0,
+    "target_update_updates": 20,
+    "epsilon_steps": 1000,
+}
+DQN = DQNOptions(**SMALL_REPLAY, batch_size=16)
+RUNS: dict[str, tuple[Any, Any, str]] = {
+    "ppo": (PPO, ActorCriticOptions(), "CartPole-v1"),
     "normalized": (
         dataclasses.replace(PPO, normalize_observation=True, normalize_reward=True),
-        ModelOptions(),
+        ActorCriticOptions(),
         "Pendulum-v1",
     ),
-    "lstm": (PPO, ModelOptions(memory="lstm", memory_size=16), "CartPole-v1"),
+    "lstm": (PPO, ActorCriticOptions(memory="lstm", memory_size=16), "CartPole-v1"),
     "gru-chunks": (
         dataclasses.replace(PPO, state_interval=8),
-        ModelOptions(memory="gru", memory_size=16, share_trunk=True),
+        ActorCriticOptions(memory="gru", memory_size=16, share_trunk=True),
         "CartPole-v1",
     ),
-    "a2c": (A2COptions(), ModelOptions(), "Acrobot-v1"),
+    "a2c": (A2COptions(), ActorCriticOptions(), "Acrobot-v1"),
+    "dqn": (DQN, QNetworkOptions(), "CartPole-v1"),
+    "dqn-frames": (DQN, QNetworkOptions(), "toys:Frames"),
+    "rainbow": (
+        dataclasses.replace(
+            DQN, prioritized=True, values="categorical", v_max=50.0, v_min=0.0, n_step=3
+        ),
+        QNetworkOptions(dueling=True, noisy=True, head_sizes=(16,)),
+        "CartPole-v1",
+    ),
+    "iqn": (
+        dataclasses.replace(DQN, values="implicit", num_fractions=8, greedy_fractions=8),
+        QNetworkOptions(),
+        "Acrobot-v1",
+    ),
+    "r2d1": (
+        R2D1Options(
+            **SMALL_REPLAY,
+            batch_size=4,
+            burn_in=4,
+            train_rows=8,
+            state_interval=4,
+            n_step=2,
+            prioritized=True,
+            priority_entry="td",
+        ),
+        QNetworkOptions(memory="lstm", memory_size=16),
+        "CartPole-v1",
+    ),
 }
 
 
@@ -57,7 +93,9 @@ def make(kind: str, runs: Path, **loop: Any) -> Run:
         "log_interval": 150,
         "keep_checkpoints": 9,
     }
-    return Run(EnvOptions(env, num_envs=4), algo, model, LoopOptions(**given | loop))
+    frames = 3 if kind == "dqn-frames" else None
+    options = EnvOptions(env, num_envs=4, frame_stack=frames)
+    return Run(options, algo, model, LoopOptions(**given | loop))
 
 
 def fingerprint(folder: Path) -> str:

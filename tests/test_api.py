@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 import rlpyt
-from rlpyt import A2C, PPO, UsageError
+from rlpyt import A2C, DQN, PPO, R2D1, EnvironmentFault, UsageError
 from rlpyt.api import load
 from tests.toys import CountEnv, MaskEnv
 
 SHORT = {"seed": 1, "env_steps": 600, "eval_episodes": 2, "num_envs": 2, "horizon": 16}
+
+
+REPLAY = {"horizon": 4, "learning_starts": 200, "replay_size": 1000, "batch_size": 8}
 
 
 def short(kind=A2C, env="CartPole-v1", **options):
@@ -159,6 +162,46 @@ def test_a_runs_folder_is_loaded_and_learned_on():
     assert other.env_steps > agent.env_steps
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (DQN, {"values": "implicit", "dueling": True, "noisy": True, "num_fractions": 4}),
+        (R2D1, {"burn_in": 2, "train_rows": 4, "state_interval": 2, "memory": "gru"}),
+    ],
+)
+def test_what_learns_from_a_replay_learns_on_answers_and_is_saved(kind, options):
+    agent = short(kind, **REPLAY, **options)
+    assert agent.learn(200, mode="quiet").env_steps >= 800
+    other = load(agent.save("saved"))
+    assert type(other) is kind
+    assert other.run == agent.run
+    many = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    assert np.array_equal(other.predict(many)[0], agent.predict(many)[0])
+    assert np.array_equal(other.evaluate(2).returns, agent.evaluate(2).returns)
+    again = kind.load(agent.folder)
+    assert np.array_equal(again.evaluate(2).returns, agent.evaluate(2).returns)
+
+
+def test_exploring_is_as_random_as_where_training_stopped():
+    """Not as at its start, where every action is."""
+    given = {**REPLAY, "epsilon_start": 1.0, "epsilon_end": 0.0, "epsilon_steps": 100}
+    agent = short(DQN, **given)
+    observation = np.zeros((200, 4), np.float32)
+    greedy, _ = agent.predict(observation)
+    explored, _ = agent.predict(observation, deterministic=False)
+    assert np.array_equal(explored, greedy)
+    new = DQN("CartPole-v1", seed=1, num_envs=2, **given)
+    assert len(set(new.predict(observation, deterministic=False)[0].tolist())) == 2
+    assert np.array_equal(agent.evaluate(2, stochastic=True).returns, agent.evaluate(2).returns)
+
+
+def test_q_learning_says_which_actions_it_needs():
+    with pytest.raises(UsageError, match="choose ppo or a2c"):
+        DQN("Pendulum-v1")
+    with pytest.raises(UsageError, match="choose ppo or a2c"):
+        R2D1("MountainCarContinuous-v0").predict(np.zeros(2))
+
+
 def test_saving_deletes_nothing_but_an_agent_that_was_saved(tmp_path):
     agent = short()
     (tmp_path / "mine").mkdir()
@@ -181,6 +224,18 @@ def test_a_run_starts_from_a_saved_agent_or_a_checkpoint(tmp_path):
         A2C("CartPole-v1", init_from=saved, hidden_sizes=[8]).learn(100, mode="quiet")
     with pytest.raises(UsageError, match="does not fit"):
         A2C.load(saved, hidden_sizes=[8]).predict(np.zeros(4))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_predict_refuses_what_is_not_finite(wrong):
+    agent = PPO("CartPole-v1", seed=1, memory="gru")
+    observation = np.array([0.1, wrong, 0.0, 0.0], np.float32)
+    for given in (observation, np.stack([np.zeros(4, np.float32), observation])):
+        with pytest.raises(EnvironmentFault, match="observation holds NaN or an infinity"):
+            agent.predict(given)
+    _, state = agent.predict(np.zeros(4, np.float32), reward=wrong)  # it came with no action
+    with pytest.raises(EnvironmentFault, match="reward=.* is not finite"):
+        agent.predict(np.zeros(4, np.float32), state, reward=wrong)
 
 
 def test_predict_refuses_a_state_or_mask_of_another_size():

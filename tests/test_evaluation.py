@@ -14,7 +14,7 @@ from rlpyt import noise
 from rlpyt.algos.options import PPOOptions
 from rlpyt.envs.options import EnvOptions
 from rlpyt.evaluation import Evaluator, Stopped
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.run import LoopOptions, Run
 from rlpyt.training import train
 
@@ -134,7 +134,9 @@ def run(tmp_path, factory, *, memory="none", normalize=False, **loop):
     )
     given = {"env_steps": 400, "seed": 1, "runs": str(tmp_path), "eval_episodes": 3} | loop
     options = EnvOptions(factory, num_envs=2)
-    return Run(options, algo, ModelOptions(memory=memory, memory_size=8), LoopOptions(**given))
+    return Run(
+        options, algo, ActorCriticOptions(memory=memory, memory_size=8), LoopOptions(**given)
+    )
 
 
 def trained(outcome):

@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from toys import CountEnv
 
 from rlpyt.algos.options import A2COptions, PPOOptions
+from rlpyt.api import load
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder, git_state, versions
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.run import LoopOptions, Run
 from rlpyt.training import resume, train
 
@@ -34,7 +36,7 @@ def begun(tmp_path, **loop):
         Run(
             EnvOptions("CartPole-v1", info=("a", "b"), env_kwargs=("x=1",)),
             A2COptions(),
-            ModelOptions(memory="gru", memory_size=8),
+            ActorCriticOptions(memory="gru", memory_size=8),
             LoopOptions(seed=5, stop_at_return=4.5, eval_interval=10),
             "classic",
         ),
@@ -147,6 +149,22 @@ def test_outside_of_a_repository_there_is_no_git_state(tmp_path, monkeypatch):
     assert git_state() == {}
     monkeypatch.setenv("PATH", "")
     assert git_state() == {}
+
+
+@pytest.mark.parametrize("env", [CountEnv, lambda: CountEnv()])
+def test_a_run_of_a_callable_says_how_it_can_be_gone_on_with(env, tmp_path):
+    loop = LoopOptions(seed=0, env_steps=20, eval_episodes=0, runs=str(tmp_path))
+    algo = A2COptions(horizon=5)
+    folder = train(Run(EnvOptions(env, num_envs=2), algo, loop=loop), mode="quiet").folder
+    says = r"callable that was given in Python.*PPO\.load\(folder, env=callable\)"
+    for go_on in (
+        lambda: resume(folder, env_steps=40, mode="quiet"),
+        lambda: load(folder).evaluate(1),
+    ):
+        with pytest.raises(UsageError, match=says):
+            go_on()
+    assert load(folder, env=env).evaluate(1).returns.tolist() == [5.0]
+    assert resume(folder, env=env, env_steps=40, mode="quiet").status == "finished"
 
 
 def test_a_run_that_is_being_trained_is_not_gone_on_with(tmp_path):

@@ -20,16 +20,21 @@ LAYERS = [
     ["training"],
     ["presets", "runner"],
     ["build"],
-    ["checkpoint", "evaluation", "folder", "policy", "resolve"],
+    ["evaluation", "folder", "policy", "resolve"],
     ["run"],
     ["samplers", "algos", "logging"],
     ["vector"],
     ["envs"],
     ["agents"],
     ["models"],
+    ["replays"],
+    ["checkpoint", "rules"],
+    ["returns"],
     ["functional", "distributions", "schedules", "tree_format"],
+    ["ring_window"],
     ["ring"],
     ["rows", "noise"],
+    ["packed"],
     ["storage"],
     ["arrays"],
     ["flags"],
@@ -38,7 +43,9 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 # Specifications and options import nothing but numpy or tyro: every layer may read them.
 FREE = {"rlpyt.envs.spec", "rlpyt.envs.options", "rlpyt.models.options", "rlpyt.algos.options"}
-WITHOUT_DEPENDENCIES = {"errors", "faultpoints", "flags", "folder", "presets", "run", "suggest"}
+WITHOUT_DEPENDENCIES = {
+    *("errors", "faultpoints", "flags", "folder", "presets", "rules", "run", "suggest"),
+}
 
 
 def modules() -> list[Path]:

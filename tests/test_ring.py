@@ -72,7 +72,7 @@ class Writer:
         a = block.reserve(horizon)
         yield
         for n in range(a, a + horizon):
-            row, answer = block.at(n)
+            row, answer = block.at(n)[:2]
             entry = self.log[n]
             inputs = block.acting_inputs(n)
             columns = range(self.width)
@@ -531,8 +531,9 @@ def read_while_writing(patch: pytest.MonkeyPatch, seed: int, flaw: str) -> tuple
     def copy_row_by_row(at: np.ndarray, items: Any) -> Callable[[np.ndarray, Any], None]:
         def run(storage: np.ndarray, out: Any) -> None:
             for t in range(len(at)):
-                before()
-                copy(at[t : t + 1], items)(storage, out[t : t + 1])
+                for name in storage.dtype.names or (...,):  # fields that lie side by side
+                    before()
+                    copy(at[t : t + 1], items)(storage[name], out[t : t + 1][name])
 
         return run
 

@@ -1,4 +1,4 @@
-"""Twelve small environments: a mixed-up row, a wrong cast or a lost ending shows at once."""
+"""Small environments: a mixed-up row, a wrong cast or a lost ending shows at once."""
 
 from __future__ import annotations
 
@@ -374,3 +374,61 @@ class TwoStateMDP(gymnasium.Env):
         reward = (policy * cls.REWARD).sum(1)
         v = np.linalg.solve(np.eye(2) - gamma * policy, reward)
         return v, cls.REWARD + gamma * v[None]
+
+
+class Frames(gymnasium.Env):
+    """A dot on 6x6 pixels: the action moves it left or right, chance moves it down."""
+
+    observation_space = spaces.Box(0, 255, (6, 6), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place = [0, int(self.np_random.integers(6))]
+        return self._frame(), {}
+
+    def step(self, action: Any) -> Step:
+        self.place[1] = (self.place[1] + (1 if action else -1)) % 6
+        self.place[0] += int(self.np_random.integers(2))
+        ended = self.place[0] > 5
+        self.place[0] %= 6
+        return self._frame(), float(ended and self.place[1] in (2, 3)), ended, False, {}
+
+    def _frame(self) -> np.ndarray:
+        frame = np.zeros((6, 6), np.uint8)
+        frame[tuple(self.place)] = 255
+        return frame
+
+
+class Chain(gymnasium.Env):
+    """States in a row, observed one-hot: action 1 goes on, at the end for 1 and out of the episode;
+    action 0 goes back to the first for 0.1. Truncated after `n` steps, which changes no value.
+    """
+
+    STATES = 4
+
+    def __init__(self, n: int = 9) -> None:
+        self.n, self.state, self.steps = n, 0, 0
+        self.observation_space = spaces.Box(0.0, 1.0, (self.STATES,))
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.state, self.steps = int(self.np_random.integers(self.STATES)), 0
+        return np.eye(self.STATES, dtype=np.float32)[self.state], {}
+
+    def step(self, action: Any) -> Step:
+        self.steps += 1
+        out = bool(action) and self.state == self.STATES - 1
+        self.state = 0 if out or not action else self.state + 1
+        observation = np.eye(self.STATES, dtype=np.float32)[self.state]
+        return observation, 1.0 if out else 0.1 * (not action), out, self.steps >= self.n, {}
+
+    @classmethod
+    def optimal_q(cls, gamma: float, backup: Any = None) -> np.ndarray:
+        """[state, action]; `backup(q)` [state, action] -> [state] in place of the maximum."""
+        q = np.zeros((cls.STATES, 2))
+        for _ in range(int(60 / (1 - gamma))):
+            v = q.max(1) if backup is None else backup(q)
+            q[:, 0], q[:-1, 1], q[-1, 1] = 0.1 + gamma * v[0], gamma * v[1:], 1.0
+        return q

@@ -47,9 +47,9 @@ class A2C:
         self.total_env_steps = total_env_steps
         self.reader = WindowReader(agent, options, num_envs)
         optimizer = (
-            partial(RMSprop, eps=options.adam_eps, eps_inside_root=True)
+            partial(RMSprop, eps=options.optimizer_eps, eps_inside_root=True)
             if options.optimizer == "rmsprop"
-            else partial(Adam, eps=options.adam_eps)
+            else partial(Adam, eps=options.optimizer_eps)
         )
         self.learner = Learner(agent.model, optimizer, options.max_grad_norm)
         self._loss = torch.compile(self.loss) if compile else self.loss

@@ -57,7 +57,7 @@ class PPO:
         self.total_env_steps = total_env_steps
         self.reader = WindowReader(agent, options, num_envs)
         self.learner = Learner(
-            agent.model, partial(Adam, eps=options.adam_eps), options.max_grad_norm
+            agent.model, partial(Adam, eps=options.optimizer_eps), options.max_grad_norm
         )
         self._loss = torch.compile(self.loss) if compile else self.loss
         self._clip = torch.zeros((), device=agent.device)  # a tensor: compiled once

@@ -70,6 +70,11 @@ def main(argv: Sequence[str]) -> int:
             f"{'sampled' if options.stochastic else 'most likely'} actions, "
             f"weights of {agent.env_steps:,} env steps"
         )
+        if evaluation.alike:
+            print(
+                "  all episodes are alike, so that ± 0.0 says nothing of chance"
+                + ("" if options.stochastic else "; --stochastic samples actions")
+            )
         outcome = {
             "run_dir": options.run,
             "algo": agent.run.algo_name,

@@ -16,7 +16,7 @@ from rlpyt.suggest import did_you_mean
 
 @dataclass(frozen=True)
 class EnvsOptions:
-    """List the environments that can be made here."""
+    """List the environments, and what those need that cannot be made here yet."""
 
     pattern: Annotated[str, Positional, arg(metavar="[PATTERN]")] = "*"
     """Part of an id, or a pattern with * and ?, whatever its case."""
@@ -76,7 +76,7 @@ def main(command: str, argv: Sequence[str]) -> int:
 
 
 def _envs(options: EnvsOptions) -> dict[str, str]:
-    from rlpyt.envs.registry import registered
+    from rlpyt.envs.registry import lacks, registered
 
     names = registered()
     pattern = options.pattern.lower()
@@ -86,9 +86,9 @@ def _envs(options: EnvsOptions) -> dict[str, str]:
     if not found:
         raise UsageError(
             f"no environment matches {options.pattern!r}{did_you_mean(options.pattern, names)}; "
-            f"{len(names)} can be made here (rlpyt envs)"
+            f"{len(names)} are registered here (rlpyt envs)"
         )
-    return dict.fromkeys(found, "")
+    return {name: lacks(name) for name in found}
 
 
 def _algos(_: AlgosOptions) -> dict[str, str]:

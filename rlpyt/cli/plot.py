@@ -31,8 +31,8 @@ class PlotOptions:
     """Column of progress.csv."""
 
     y: Annotated[str | None, arg(metavar="COLUMN")] = None
-    """Column of progress.csv; unset: the evaluation return where all runs have a curve of it, else
-    the training return."""
+    """Column of progress.csv; unset: the evaluation return where all runs have a curve of it, and
+    those of a line have steps in common; else the training return."""
 
     out: str = "curves.png"
     """File to write: .png, .svg or .pdf."""

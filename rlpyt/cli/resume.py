@@ -31,6 +31,9 @@ class ResumeOptions:
     reschedule: bool = False
     """Stretch the schedules over the new length."""
 
+    drop_replay: bool = False
+    """Fill a new replay instead of reading the saved one, which may be damaged."""
+
     force: bool = False
     """Go on under other versions of packages, though numbers may then differ."""
 
@@ -58,6 +61,7 @@ def main(argv: Sequence[str]) -> int:
                 Path(options.run),
                 env_steps=options.env_steps,
                 reschedule=options.reschedule,
+                drop_replay=options.drop_replay,
                 mode="quiet" if options.quiet else "auto",
             )
         return report(outcome, print_object, quiet=options.quiet, profiler=profiler)

@@ -9,27 +9,26 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from tyro.conf import FlagCreatePairsOff, arg
 
-from rlpyt import presets
-from rlpyt.algos.options import PolicyGradientOptions
+from rlpyt import presets, rules
 from rlpyt.cli.output import one_object, profiled, report
 from rlpyt.cli.parsing import Given, OptionError, read, scan, wants_help
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.flags import Flag, flags_of
-from rlpyt.models.options import ModelOptions
 from rlpyt.run import ALGORITHMS, LoopOptions, Run
 from rlpyt.suggest import did_you_mean
 
-Algo = TypeVar("Algo", bound=PolicyGradientOptions)
+Algo = TypeVar("Algo")
+Network = TypeVar("Network")
 
 # What other libraries call it, where the name would mean something else or nothing here.
 _REFUSED = {
     "--n-steps": "--n-steps is a rollout's length to some and a run's to others; use --horizon "
     "(rows per environment before each update) or --env-steps (the run's length)",
-    "--n-step": "--n-step belongs to replay algorithms; use --horizon (rows per environment "
-    "before each update)",
-    "--batch-size": "--batch-size means both the rows of an update and of a minibatch in the wild; "
-    "use --minibatch-size (ppo), or --horizon and --num-envs (all rows of an update)",
+    "--n-step": "--n-step belongs to replay algorithms (dqn, r2d1); use --horizon (rows per "
+    "environment before each update)",
+    "--batch-size": "--batch-size is what replay algorithms draw (dqn, r2d1); use "
+    "--minibatch-size (ppo), or --horizon and --num-envs (all rows of an update)",
 }
 
 
@@ -54,13 +53,13 @@ class StartOptions:
 
 
 @dataclass(frozen=True)
-class TrainOptions(Generic[Algo]):
+class TrainOptions(Generic[Algo, Network]):
     """Options of a run in the order in which help lists them."""
 
     start: Annotated[StartOptions, FlagCreatePairsOff]
     environment: EnvOptions
     algorithm: Algo
-    network: ModelOptions
+    network: Network
     run: LoopOptions
 
 
@@ -98,24 +97,26 @@ def parse(argv: Sequence[str]) -> tuple[Run, StartOptions]:
         steps = start.total_frames // _frames_per_step(options.environment)
         loop = dataclasses.replace(loop, env_steps=steps)
     run = Run(options.environment, options.algorithm, options.network, loop, run.preset)
-    for name in ("memory_size", "state_interval"):
-        if run.model.memory == "none" and given.text(name) is not None:
-            spelling = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{spelling} has no effect without memory; add --memory lstm or gru")
+    idle = rules.without_effect(run.algo, run.model)
+    for flag, (spelling, _) in given.options.items():
+        if flag.name in idle:
+            raise UsageError(f"{spelling} has no effect beside the rest; {idle[flag.name]}")
     return run, start
 
 
-def _options(run: Run) -> TrainOptions[Any]:
+def _options(run: Run) -> TrainOptions[Any, Any]:
     return TrainOptions(StartOptions(preset=None), run.env, run.algo, run.model, run.loop)
 
 
 def _all_flags() -> list[Flag]:
     """The flags of every algorithm, each once."""
-    found: dict[str, Flag] = {}
-    for kind in ALGORITHMS.values():
-        for flag in flags_of(_options(Run(EnvOptions(""), kind()))):
-            found.setdefault(flag.name, flag)
-    return list(found.values())
+    return list(
+        {flag.name: flag for algo in reversed(ALGORITHMS) for flag in _flags(algo)}.values()
+    )
+
+
+def _flags(algo: str) -> list[Flag]:
+    return list(flags_of(_options(Run(EnvOptions(""), ALGORITHMS[algo]()))))
 
 
 def _algorithm(words: Sequence[str]) -> str:
@@ -134,15 +135,14 @@ def _algorithm(words: Sequence[str]) -> str:
 
 
 def _refuse_other_algorithms(given: Given, algo: str) -> None:
-    own = {flag.name for flag in flags_of(ALGORITHMS[algo]())}
+    own = {flag.name for flag in _flags(algo)}
     for flag, (spelling, _) in given.options.items():
-        if flag.path == ("algorithm",) and flag.name not in own:
-            owners = [
-                name
-                for name, kind in ALGORITHMS.items()
-                if flag.name in {other.name for other in flags_of(kind())}
-            ]
-            raise OptionError(f"{spelling} has no effect on {algo}; it is of {', '.join(owners)}")
+        if flag.name not in own:
+            owners = [name for name in ALGORITHMS if flag.name in {f.name for f in _flags(name)}]
+            raise OptionError(
+                _REFUSED.get(spelling)
+                or f"{spelling} has no effect on {algo}; it is of {', '.join(owners)}"
+            )
 
 
 def _frames_per_step(env: EnvOptions) -> int:
@@ -172,7 +172,7 @@ def _help(argv: Sequence[str]) -> None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=MISSING))
     summary = (ALGORITHMS[algo].__doc__ or "").partition("\n")[0]
     print_help(
-        TrainOptions[ALGORITHMS[algo]],
+        TrainOptions[ALGORITHMS[algo], type(run.model)],  # type: ignore[misc]
         _options(run),
         f"rlpyt train {algo} --env ID",
         f"{summary}\n\nDefaults: preset {run.preset}; --env and --preset choose another.",

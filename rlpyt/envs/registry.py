@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -35,6 +36,8 @@ _INSTALL = {
     "pygame": "rlpyt[video]",
     "jax": "gymnasium[jax]",
 }
+# part of gymnasium.envs -> the package that its environments need
+_NEEDS = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}
 
 
 def registered() -> list[str]:
@@ -47,8 +50,25 @@ def registered() -> list[str]:
     return [name for name, entry in gymnasium.registry.items() if not _is_retired(entry)]
 
 
+def lacks(env_id: str) -> str:
+    """What to install before a registered environment can be made; "" where nothing is missing."""
+    point = gymnasium.registry[env_id].entry_point
+    module = point if isinstance(point, str) else getattr(point, "__module__", "")
+    family = module.removeprefix("gymnasium.envs.").partition(".")[0]
+    package = _NEEDS.get(family) if module.startswith("gymnasium.envs.") else None
+    if package is None or importlib.util.find_spec(package) is not None:
+        return ""
+    return _install(package)
+
+
 def find(env_id: str) -> Registration:
     """The registration of an id, or a UsageError with the nearest ones."""
+    if "<" in env_id:
+        raise UsageError(
+            f"env={env_id!r} is the name of a callable that was given in Python, and a run records "
+            "no more of it; go on in Python with the class that trained the run, such as "
+            "PPO.load(folder, env=callable), or begin with module:function"
+        )
     for prefix, module in SUITES.items():
         if env_id.startswith(prefix) or (module == "ale_py" and "NoFrameskip-" in env_id):
             import_for(env_id, module)
@@ -76,10 +96,7 @@ def missing(env_id: str, error: Exception) -> UsageError:
     while cause is not None:
         package = (getattr(cause, "name", None) or "").partition(".")[0]
         if package in _INSTALL:
-            return UsageError(
-                f"{env_id} needs {package}, which is not installed: "
-                f"pip install '{_INSTALL[package]}'"
-            )
+            return UsageError(f"{env_id} {_install(package)}")
         cause = cause.__cause__ or cause.__context__
     return UsageError(f"{env_id} cannot be made: {error}")
 
@@ -112,6 +129,10 @@ def import_user_module(module_name: str, where: str) -> Any:
             f"{where}: there is no module {error.name!r}; give the name by which Python imports "
             "it (from the working directory or installed), such as my_package.my_envs:make"
         ) from None
+
+
+def _install(package: str) -> str:
+    return f"needs {package}, which is not installed: pip install '{_INSTALL[package]}'"
 
 
 def _is_retired(entry: Registration) -> bool:

@@ -104,7 +104,12 @@ def _write_mp4(path: Path, frames: np.ndarray, fps: float) -> None:
     height, width = frames.shape[1:3]
     even = np.pad(frames, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)), mode="edge")
     size = (width + width % 2, height + height % 2)
-    writer = imageio_ffmpeg.write_frames(str(path), size, fps=fps, macro_block_size=2)
+    writer = imageio_ffmpeg.write_frames(
+        str(path),
+        size,
+        fps=fps,  # type: ignore[arg-type]  # a float is written as it is
+        macro_block_size=2,
+    )
     writer.send(None)
     for frame in even:
         writer.send(np.ascontiguousarray(frame))

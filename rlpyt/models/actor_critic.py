@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any, final
 
-import torch
 from torch import Tensor, nn
 
 from rlpyt.distributions import Distribution
@@ -13,8 +12,8 @@ from rlpyt.envs.spec import EnvSpec
 from rlpyt.models import encoders
 from rlpyt.models.heads import PolicyHead, ValueHead
 from rlpyt.models.layers import plain_attributes
-from rlpyt.models.memory import Memory
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
+from rlpyt.models.trunk import Trunk
 from rlpyt.rows import Inputs
 
 
@@ -39,7 +38,7 @@ class ActorCritic(nn.Module):
         self,
         env_spec: EnvSpec,
         distribution: Distribution,
-        options: ModelOptions,
+        options: ActorCriticOptions,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -71,12 +70,14 @@ class ActorCritic(nn.Module):
         Returns:
             The parameters, and the state of the next row.
         """
+        # (forward, here and below it: nn.Module.__call__ looks for hooks, 2 % of sampling CartPole
+        # a time)
         if self.critic is None or not state:
-            features, state = self.actor(inputs, state)
+            features, state = self.actor.forward(inputs, state)
         else:
-            features, actor_state = self.actor(inputs, state[0])
+            features, actor_state = self.actor.forward(inputs, state[0])
             state = (actor_state, state[1])
-        return self.policy_head(features), state
+        return self.policy_head.forward(features), state
 
     def forward(self, inputs: Inputs, state: Any) -> tuple[Any, Tensor, Any]:
         """What learning needs: policy and value.
@@ -103,62 +104,3 @@ class ActorCritic(nn.Module):
         if self.critic is None or not acted:
             return acted
         return acted[0], learned[1]
-
-
-@final
-class Trunk(nn.Module):
-    """From what the agent reads to features: encoder, previous action and reward, memory."""
-
-    def __init__(
-        self, env_spec: EnvSpec, options: ModelOptions, encoder: nn.Module | None = None
-    ) -> None:
-        super().__init__()
-        observation, frames = env_spec.observation, env_spec.frame_stack
-        self.encoder = (
-            encoders.encoder(observation, options, frames)
-            if encoder is None
-            else encoders.Given(encoder, observation, frames)
-        )
-        width: int = self.encoder.features
-        reads = {"observation"}
-        self.previous: Previous | None = None
-        self.memory: Memory | None = None
-        recurrent = options.memory != "none"
-        if recurrent if options.read_previous is None else options.read_previous:
-            self.previous = Previous(env_spec)
-            width += self.previous.features
-            reads |= {"reward", "first", "previous_action"}
-        if options.memory != "none":
-            self.memory = Memory(options.memory, width, options)
-            width = self.memory.features
-            reads |= {"first"}
-        self.features = width
-        self.reads = frozenset(reads)
-
-    def initial_state(self, batch: int) -> Any:
-        return () if self.memory is None else self.memory.initial_state(batch)
-
-    def forward(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
-        """inputs [..., leaf] -> features [..., F], and the next state."""
-        features = self.encoder(inputs.observation)
-        if self.previous is not None:
-            features = torch.cat([features, self.previous(inputs)], -1)
-        if self.memory is not None:
-            features, state = self.memory(features, state, inputs.first)
-        return features, state
-
-
-@final
-class Previous(nn.Module):
-    """The reward that arrived and the action before it, zero at an episode's first row."""
-
-    def __init__(self, env_spec: EnvSpec) -> None:
-        super().__init__()
-        self.action = encoders.action_reading(env_spec.action)
-        self.features = self.action.features + 1
-
-    def forward(self, inputs: Inputs) -> Tensor:
-        """[..., 1 + width of the action]."""
-        reward = inputs.reward.to(torch.float32).unsqueeze(-1)
-        previous = torch.cat([reward, self.action(inputs.previous_action)], -1)
-        return torch.where(inputs.first.unsqueeze(-1), 0.0, previous)

@@ -44,13 +44,17 @@ ONE_HOT_LIMIT = 256
 EMBEDDING_SIZE = 64
 
 
-def encoder(spec: Spec, options: ModelOptions, frame_stack: int = 1) -> Encoder:
+def encoder(
+    spec: Spec, options: ModelOptions, frame_stack: int = 1, image_linear: bool = True
+) -> Encoder:
     """The network that reads an observation; its `features` are the width of what it returns.
 
     Args:
         spec: of the observation.
         options: of the network.
         frame_stack: k > 1: images are read as [..., k, *shape].
+        image_linear: whether convolutional networks have their linear layer; without it their
+            features are what the last convolution gives, flattened.
     """
     leaves = leaves_of(spec)
     if not leaves:
@@ -66,7 +70,12 @@ def encoder(spec: Spec, options: ModelOptions, frame_stack: int = 1) -> Encoder:
         )
     parts: list[Encoder] = [
         images.Image(
-            leaf, _frames(leaf, frame_stack), kind, options, f"observation.{path}".rstrip(".")
+            leaf,
+            _frames(leaf, frame_stack),
+            kind,
+            options,
+            f"observation.{path}".rstrip("."),
+            image_linear,
         )
         if kind and isinstance(leaf, Box)
         else reading(leaf, _frames(leaf, frame_stack))
@@ -144,7 +153,7 @@ class Vector(Encoder):
         self.mlp, self.features = mlp, mlp.features
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mlp(x if x.dtype == torch.float32 else x.to(torch.float32))
+        return self.mlp.forward(x if x.dtype == torch.float32 else x.to(torch.float32))
 
 
 @final

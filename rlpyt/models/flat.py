@@ -201,6 +201,10 @@ class RMSprop:
         eps: added to its root.
         eps_inside_root: as in TensorFlow, which A2C's published results come from: eps is added
             inside the root, and the running mean begins at 1, so that the first steps are small.
+        centred: the mean of the squared gradient less the square of its mean, a variance, takes the
+            place of the former (Graves, 2013, eq. 38 to 40, with decay 0.95), and eps is added
+            inside the root. Mnih et al. (2015) call decay "gradient momentum" and "squared gradient
+            momentum", and eps, 0.01, the "min squared gradient"; they begin at 0.
     """
 
     def __init__(
@@ -209,9 +213,12 @@ class RMSprop:
         decay: float = 0.99,
         eps: float = 1e-8,
         eps_inside_root: bool = False,
+        centred: bool = False,
     ) -> None:
-        self.flat, self.decay, self.eps, self.inside = flat, decay, eps, eps_inside_root
+        self.flat, self.decay, self.eps = flat, decay, eps
+        self.inside = eps_inside_root or centred
         self.square = torch.full_like(flat.vector, 1.0 if eps_inside_root else 0.0)
+        self.mean = torch.zeros_like(flat.vector) if centred else None
 
     def step(self, lr: float, norm: Tensor | None = None) -> None:
         """One step of size `lr`; none if the gradient's norm, 0-d, is given and not finite."""
@@ -222,14 +229,16 @@ class RMSprop:
             gradient = torch.where(skip.bool(), 0.0, gradient)
             rate = rate * (1 - skip)
         self.square.lerp_(gradient.square(), rate)
-        if self.inside:
-            root = self.square.add(self.eps).sqrt_()
-        else:
-            root = self.square.sqrt().add_(self.eps)
+        size = self.square
+        if self.mean is not None:
+            self.mean.lerp_(gradient, rate)
+            size = torch.addcmul(size, self.mean, self.mean, value=-1).clamp_(min=0)  # rounding
+        root = size.add(self.eps).sqrt_() if self.inside else size.sqrt().add_(self.eps)
         self.flat.vector.addcdiv_(gradient, root, value=-lr)
 
     def state(self) -> dict[str, Tensor]:
-        return {"square": self.square}
+        means = {} if self.mean is None else {"mean": self.mean}
+        return {"square": self.square, **means}
 
     def load(self, state: dict[str, Any]) -> None:
         _load(self.state(), state)

@@ -55,10 +55,17 @@ class Image(Encoder):
         frames: 1, or k: the leaf is read as [..., k, *box.shape], and k * C channels result.
         kind: the network.
         path: of the leaf, for errors.
+        linear: whether the network has its linear layer.
     """
 
     def __init__(
-        self, box: Box, frames: int, kind: Convolutional, options: ModelOptions, path: str
+        self,
+        box: Box,
+        frames: int,
+        kind: Convolutional,
+        options: ModelOptions,
+        path: str,
+        linear: bool = True,
     ) -> None:
         super().__init__()
         channels, height, width = size(box, options.image_layout)
@@ -74,7 +81,7 @@ class Image(Encoder):
         self.order = _order(box, options.image_layout, self.stacked)
         self.format = torch.channels_last if options.channels_last else torch.contiguous_format
         network = {"nature": Nature, "residual": Residual, "minatar": MinAtar}[kind]
-        self.network = network((frames * channels, height, width), scale(box), options)
+        self.network = network((frames * channels, height, width), scale(box), options, linear)
         self.network.to(memory_format=self.format)
         self.features = self.network.features
 
@@ -109,66 +116,81 @@ def _scaled(x: Tensor, conv: nn.Conv2d, factor: float) -> Tensor:
     return F.conv2d(x, conv.weight * factor, conv.bias, conv.stride, conv.padding)
 
 
+def _linear(
+    inputs: int, outputs: int, options: ModelOptions, wanted: bool
+) -> tuple[nn.Linear | None, int]:
+    """The layer behind the convolutions, if there shall be one, and the width of what results."""
+    return (initialized(nn.Linear(inputs, outputs), options), outputs) if wanted else (None, inputs)
+
+
 @final
 class Nature(Encoder):
     """The network of DQN (Mnih et al., 2015, "Model architecture")."""
 
-    def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
-        """shape: channels, height, width; factor: of the pixels."""
+    def __init__(
+        self, shape: tuple[int, int, int], factor: float, options: ModelOptions, linear: bool = True
+    ) -> None:
+        """shape: channels, height, width; factor: of the pixels; linear: has its linear layer."""
         super().__init__()
         channels, height, width = shape
-        self.factor, self.features = factor, 512
+        self.factor = factor
         self.conv1 = initialized(nn.Conv2d(channels, 32, 8, stride=4), options)
         self.conv2 = initialized(nn.Conv2d(32, 64, 4, stride=2), options)
         self.conv3 = initialized(nn.Conv2d(64, 64, 3), options)
         height, width = (((n - 8) // 4 + 1 - 4) // 2 + 1 - 2 for n in (height, width))
-        self.linear = initialized(nn.Linear(64 * height * width, 512), options)
+        self.linear, self.features = _linear(64 * height * width, 512, options, linear)
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.relu_(_scaled(x, self.conv1, self.factor))
         x = torch.relu_(self.conv2(x))
-        x = torch.relu_(self.conv3(x))
-        return torch.relu_(self.linear(x.flatten(1)))
+        x = torch.relu_(self.conv3(x)).flatten(1)
+        return x if self.linear is None else torch.relu_(self.linear(x))
 
 
 @final
 class MinAtar(Encoder):
     """The network for 10x10 grids (Young and Tian, 2019, section 3)."""
 
-    def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
-        """shape: channels, height, width; factor: of the pixels."""
+    def __init__(
+        self, shape: tuple[int, int, int], factor: float, options: ModelOptions, linear: bool = True
+    ) -> None:
+        """shape: channels, height, width; factor: of the pixels; linear: has its linear layer."""
         super().__init__()
         channels, height, width = shape
-        self.factor, self.features = factor, 128
+        self.factor = factor
         self.conv = initialized(nn.Conv2d(channels, 16, 3), options)
-        self.linear = initialized(nn.Linear(16 * (height - 2) * (width - 2), 128), options)
+        flat = 16 * (height - 2) * (width - 2)
+        self.linear, self.features = _linear(flat, 128, options, linear)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu_(_scaled(x, self.conv, self.factor))
-        return torch.relu_(self.linear(x.flatten(1)))
+        x = torch.relu_(_scaled(x, self.conv, self.factor)).flatten(1)
+        return x if self.linear is None else torch.relu_(self.linear(x))
 
 
 @final
 class Residual(Encoder):
     """The deep network of IMPALA without its memory (Espeholt et al., 2018, figure 3)."""
 
-    def __init__(self, shape: tuple[int, int, int], factor: float, options: ModelOptions) -> None:
-        """shape: channels, height, width; factor: of the pixels."""
+    def __init__(
+        self, shape: tuple[int, int, int], factor: float, options: ModelOptions, linear: bool = True
+    ) -> None:
+        """shape: channels, height, width; factor: of the pixels; linear: has its linear layer."""
         super().__init__()
         channels, height, width = shape
-        self.factor, self.features = factor, 256
+        self.factor = factor
         self.sections = nn.ModuleList()
         for outputs in (16, 32, 32):
             self.sections.append(_Section(channels, outputs, options))
             channels, height, width = outputs, (height + 1) // 2, (width + 1) // 2
-        self.linear = initialized(nn.Linear(channels * height * width, 256), options)
+        self.linear, self.features = _linear(channels * height * width, 256, options, linear)
 
     def forward(self, x: Tensor) -> Tensor:
         factor = self.factor
         for section in self.sections:
             x = section(x, factor)
             factor = 1.0
-        return torch.relu_(self.linear(torch.relu_(x).flatten(1)))
+        x = torch.relu_(x).flatten(1)
+        return x if self.linear is None else torch.relu_(self.linear(x))
 
 
 @final

@@ -13,7 +13,7 @@ MemoryName = Literal["none", "lstm", "gru"]
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The network of an agent: encoder, memory, heads."""
+    """What the networks of all algorithms have in common: encoder, memory, initial weights."""
 
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers for vectors, and for several leaves once they are joined."""
@@ -34,9 +34,6 @@ class ModelOptions:
     channels_last: bool = True
     """Images and their convolutions in channels-last memory format: the same numbers, faster."""
 
-    share_trunk: bool | None = None
-    """Policy and value share encoder and memory; unset: with images or a given encoder they do."""
-
     memory: MemoryName = "none"
     """Recurrent layer between encoder and heads."""
 
@@ -46,12 +43,47 @@ class ModelOptions:
     read_previous: bool | None = None
     """Reward and previous action are joined to the features; unset: with memory they are."""
 
+    orthogonal_init: bool = True
+    """Orthogonal weights (gain sqrt(2); 1 in memory, value and Q heads, 0.01 in the policy head)
+    and zero biases; otherwise PyTorch's."""
+
+
+@dataclass(frozen=True)
+class ActorCriticOptions(ModelOptions):
+    """A policy and a value."""
+
+    share_trunk: bool | None = None
+    """Policy and value share encoder and memory; unset: with images or a given encoder they do."""
+
     log_std_init: float = 0.0
     """Logarithm of a Gaussian policy's standard deviation at the start."""
 
     state_dependent_std: bool = False
     """The standard deviation is an output of the network instead of one parameter a dimension."""
 
-    orthogonal_init: bool = True
-    """Orthogonal weights of gain sqrt(2), 1 in memory and value head, 0.01 in the policy head, and
-    zero biases; otherwise PyTorch's."""
+
+@dataclass(frozen=True)
+class QNetworkOptions(ModelOptions):
+    """The returns of every action."""
+
+    activation: Activation = "relu"
+    """After each hidden layer; convolutional encoders have relu, as published."""
+
+    orthogonal_init: bool = False
+    """Orthogonal weights (gain sqrt(2); 1 in memory and Q heads) and zero biases; otherwise
+    PyTorch's."""
+
+    dueling: bool = False
+    """A value and advantages in streams of their own (Wang et al., 2016)."""
+
+    head_sizes: tuple[int, ...] = ()
+    """Widths of hidden layers in the head, in each stream of a dueling one."""
+
+    noisy: bool = False
+    """Layers of the head with learned noise in place of epsilon (Fortunato et al., 2018)."""
+
+    noisy_sigma: float = 0.5
+    """The noise's scale at the start, sigma_0."""
+
+    image_linear: bool = True
+    """Convolutional encoders end in their linear layer; without it, head_sizes can hold it."""

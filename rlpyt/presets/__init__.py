@@ -9,21 +9,30 @@ from collections.abc import Callable
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.presets import a2c, ppo
+from rlpyt.presets import a2c, dqn, ppo, r2d1
 from rlpyt.presets.families import family
 from rlpyt.run import ALGORITHMS, Run
 from rlpyt.suggest import did_you_mean
 
 Preset = Callable[[Any], Run]
 
-_FAMILIES = (
-    *("default", "classic", "acrobot", "mountain-car", "lunar-lander", "pendulum"),
-    *("atari", "mujoco", "minatar", "memory"),
+_DISCRETE = ("default", "classic", "acrobot", "mountain-car", "lunar-lander")
+_CONTINUOUS = ("pendulum", "mujoco")  # families whose actions are continuous
+_FAMILIES = (*_DISCRETE, *_CONTINUOUS, "atari", "minatar", "memory")
+_NAMED = (  # chosen by name alone
+    *("dopamine", "dopamine-c51", "dopamine-qr", "dopamine-iqn", "dopamine-rainbow"),
+    *("rainbow", "atari-dqn", "ernbw", "minatar-rainbow", "minatar-iqn"),
 )
+_MODULES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "ppo": (ppo, _FAMILIES),
+    "a2c": (a2c, _FAMILIES),
+    "dqn": (dqn, (*_DISCRETE, "atari", "minatar", "memory", *_NAMED)),
+    "r2d1": (r2d1, (*_DISCRETE, "atari", "minatar", "memory")),
+}
 PRESETS: dict[str, Preset] = {
     f"{algo}/{name}": getattr(module, name.replace("-", "_"))
-    for algo, module in (("ppo", ppo), ("a2c", a2c))
-    for name in _FAMILIES
+    for algo, (module, found) in _MODULES.items()
+    for name in found
 }
 
 
@@ -36,7 +45,7 @@ def choose(algo: str, env: Any, name: str | None = None) -> Run:
     """The run of a preset.
 
     Args:
-        algo: ppo or a2c.
+        algo: one of `run.ALGORITHMS`.
         env: an id or a factory; its family decides where `name` does not.
         name: such as atari or ppo/atari; "none" is the options' own defaults.
     """
@@ -49,6 +58,8 @@ def choose(algo: str, env: Any, name: str | None = None) -> Run:
         from rlpyt.envs.options import EnvOptions
 
         return Run(env=EnvOptions(env), algo=ALGORITHMS[algo]())
+    if name is None and f"{algo}/{family(env)}" not in PRESETS:
+        raise _needs_discrete_actions(algo, env)
     wanted = f"{algo}/{family(env)}" if name is None else name
     full = wanted if "/" in wanted else f"{algo}/{wanted}"
     if full in PRESETS and not full.startswith(f"{algo}/"):
@@ -64,3 +75,13 @@ def choose(algo: str, env: Any, name: str | None = None) -> Run:
             f"preset={name} is unknown{nearest}; for {algo} there are {', '.join(short)}, and none"
         )
     return PRESETS[full](env)
+
+
+def _needs_discrete_actions(algo: str, env: Any) -> UsageError:
+    kind = family(env)
+    others = [other for other in ALGORITHMS if f"{other}/{kind}" in PRESETS]
+    return UsageError(
+        f"{algo} needs a discrete action space, and actions of {env} are continuous; choose "
+        f"{' or '.join(others)}, or, where a wrapper makes them discrete, a preset by name such as "
+        "--preset default"
+    )

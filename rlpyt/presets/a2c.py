@@ -11,7 +11,7 @@ from typing import Any
 
 from rlpyt.algos.options import A2COptions
 from rlpyt.envs.options import EnvOptions
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.run import LoopOptions, Run
 
 
@@ -40,7 +40,7 @@ def classic(env: Any) -> Run:
             entropy_coef=0.0,
             optimizer="adam",
         ),
-        model=ModelOptions(hidden_sizes=(64, 64), activation="tanh", share_trunk=False),
+        model=ActorCriticOptions(hidden_sizes=(64, 64), activation="tanh", share_trunk=False),
         loop=LoopOptions(env_steps=200_000),
         preset="a2c/classic",
     )
@@ -116,7 +116,7 @@ def atari(env: Any) -> Run:
             max_grad_norm=0.5,
             reward_clip="sign",
         ),
-        model=ModelOptions(encoder="nature", share_trunk=True),
+        model=ActorCriticOptions(encoder="nature", share_trunk=True),
         loop=LoopOptions(env_steps=10_000_000),  # zoo: 40M frames
         preset="a2c/atari",
     )
@@ -138,7 +138,7 @@ def mujoco(env: Any) -> Run:
             normalize_observation=True,
             normalize_reward=True,  # they divide returns; see ppo.mujoco
         ),
-        model=ModelOptions(
+        model=ActorCriticOptions(
             hidden_sizes=(64, 64), activation="tanh", share_trunk=False, log_std_init=-0.5
         ),
         loop=LoopOptions(env_steps=1_000_000),
@@ -161,7 +161,7 @@ def minatar(env: Any) -> Run:
             entropy_coef=0.01,
             value_coef=0.25,
         ),
-        model=ModelOptions(encoder="minatar", share_trunk=True),
+        model=ActorCriticOptions(encoder="minatar", share_trunk=True),
         loop=LoopOptions(env_steps=5_000_000),  # Young and Tian (2019)
         preset="a2c/minatar",
     )
@@ -180,7 +180,7 @@ def memory(env: Any) -> Run:
             entropy_coef=0.0,
             optimizer="adam",
         ),
-        model=ModelOptions(share_trunk=False, memory="lstm", memory_size=64),
+        model=ActorCriticOptions(share_trunk=False, memory="lstm", memory_size=64),
         loop=LoopOptions(env_steps=200_000),
         preset="a2c/memory",
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from rlpyt.algos.options import PPOOptions
 from rlpyt.envs.options import EnvOptions
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.run import LoopOptions, Run
 
 
@@ -57,7 +57,7 @@ def classic(env: Any) -> Run:
             clip_schedule="linear",
             entropy_coef=0.0,
         ),
-        model=ModelOptions(hidden_sizes=(64, 64), activation="tanh", share_trunk=False),
+        model=ActorCriticOptions(hidden_sizes=(64, 64), activation="tanh", share_trunk=False),
         loop=LoopOptions(env_steps=100_000),
         preset="ppo/classic",
     )
@@ -159,7 +159,7 @@ def atari(env: Any) -> Run:
             max_grad_norm=0.5,
             reward_clip="sign",
         ),
-        model=ModelOptions(encoder="nature", share_trunk=True),
+        model=ActorCriticOptions(encoder="nature", share_trunk=True),
         loop=LoopOptions(env_steps=10_000_000),  # zoo: 40M frames
         preset="ppo/atari",
     )
@@ -190,7 +190,7 @@ def mujoco(env: Any) -> Run:
             normalize_reward=True,
             recompute_advantages=True,
         ),
-        model=ModelOptions(
+        model=ActorCriticOptions(
             hidden_sizes=(64, 64), activation="tanh", share_trunk=False, log_std_init=-0.5
         ),
         loop=LoopOptions(env_steps=1_000_000),  # the budget that most published tables share
@@ -220,7 +220,7 @@ def minatar(env: Any) -> Run:
             value_coef=0.25,
             max_grad_norm=0.5,
         ),
-        model=ModelOptions(encoder="minatar", share_trunk=True),
+        model=ActorCriticOptions(encoder="minatar", share_trunk=True),
         loop=LoopOptions(env_steps=5_000_000),  # Young and Tian (2019)
         preset="ppo/minatar",
     )
@@ -249,7 +249,7 @@ def memory(env: Any) -> Run:
             normalize_observation=True,
             normalize_reward=True,
         ),
-        model=ModelOptions(share_trunk=False, memory="lstm", memory_size=64),
+        model=ActorCriticOptions(share_trunk=False, memory="lstm", memory_size=64),
         loop=LoopOptions(env_steps=100_000),
         preset="ppo/memory",
     )

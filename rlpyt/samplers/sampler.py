@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlpyt.arrays import NamedArrayTuple, tree_items, tree_leaves, tree_map
+from rlpyt.arrays import NamedArrayTuple, tree_items, tree_leaves
 from rlpyt.envs.spec import EnvSpec, MultiDiscrete, not_finite, outside
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import Noise
+from rlpyt.ring_window import RingWindow
 from rlpyt.rows import Inputs, Row, Window
 
 
@@ -57,7 +58,7 @@ class Sampler:
         self,
         envs: Environments,
         agent: Agent,
-        window: Window,
+        window: Window | RingWindow,
         noise: Noise | None,
         *,
         strict_bounds: bool = False,
@@ -72,45 +73,50 @@ class Sampler:
         action = envs.spec.action
         sizes = action.nvec if isinstance(action, MultiDiscrete) else (envs.spec.mask_size,)
         self._choices = [0, *accumulate(sizes[:-1])]  # where each one begins in a mask
-        self._floats = [_floats(slot.row.action) for slot in window.slots]
 
     def reset(self) -> None:
         """Start every environment anew, as at the beginning of a run."""
-        self.window.start = self.window.answered = 0
-        self.window.state = self._initial_state
-        self.envs.reset(self.window.slots[0].row)
-        self._check(self.window.rows[:1], 0)
+        row = self.window.restart(self._initial_state)
+        self.envs.reset(row)
+        self._check(row[None], 0)
 
     @torch.inference_mode()
-    def collect(self) -> Window:
-        """Answer T rows with the agent's present weights and receive the boundary row."""
-        window, slots, act = self.window, self.window.slots, self.agent.act
-        send, recv, ended = self.envs.send, self.envs.recv, self.envs.ended
+    def collect(self, horizon: int | None = None) -> Any:
+        """Answer T rows with the agent's present weights and receive the boundary row.
+
+        Args:
+            horizon: T, where it is not the window's own.
+        """
+        window, act = self.window, self.agent.act
+        send, recv, ended, keep = self.envs.send, self.envs.recv, self.envs.ended, window.keep
         self.infos.clear()
         if self._check_agent is not None:
             self._check_agent()
-        if window.answered:
-            window.advance()
-        horizon, interval, state = window.horizon, window.state_interval, window.state
-        noise, keeps = None, isinstance(window.tensors.info, NamedArrayTuple)
+        window.begin(horizon)
+        slots, state = window.slots, window.state
+        noise, keeps = None, isinstance(slots[0].answer.info, NamedArrayTuple)
         if self.noise is not None:
-            noise = torch.from_numpy(self.noise.rows(window.start, horizon)).unbind()
+            noise = torch.from_numpy(self.noise.rows(window.start, window.horizon)).unbind()
+        alone = isinstance(slots[0].answer.action, Tensor)  # no tree: half the time
+        remembers = bool(tree_leaves(state))
         acting, begun = 0.0, perf_counter()
         t = 0
         try:
-            for t in range(horizon):
-                if t % interval == 0:
-                    kept = window.kept_state(t // interval)
-                    tree_map(lambda old, new: old.copy_(new), kept, state)
-                row, answer = slots[t]
+            for t in range(window.horizon):
+                if remembers:
+                    keep(t, state)
+                row, answer, floats = slots[t]
                 before = perf_counter()
                 action, info, state = act(
                     window.acting_inputs(t), state, None if noise is None else noise[t]
                 )
-                answer.action[:] = action
+                if alone:
+                    answer.action.copy_(action)
+                else:
+                    answer.action[:] = action
                 if keeps:
                     answer.info[:] = info
-                for leaf in self._floats[t]:
+                for leaf in floats:
                     if np.count_nonzero(np.isfinite(leaf)) < leaf.size:
                         self._check_action(t)
                 acting += perf_counter() - before
@@ -123,7 +129,7 @@ class Sampler:
             # What had arrived may be the cause: it is named first.
             self._check(window.rows[: t + 1], window.start)
             raise
-        window.state, window.answered = state, horizon
+        window.finish(state)
         self._check(window.rows[1:], window.start + 1)
         self.seconds["act"] += acting
         self.seconds["env"] += perf_counter() - begun - acting
@@ -186,8 +192,3 @@ class Sampler:
             f"{field} of environment {b} ({self.envs.spec.id}) is not finite at row {first + t}: "
             f"{values[t, b]}; mend the environment, or wrap it so that it ends the episode first"
         )
-
-
-def _floats(action: Any) -> list[np.ndarray]:
-    """The leaves of a row's action that can hold a NaN, each as one vector."""
-    return [x.reshape(-1) for x in tree_leaves(action) if x.dtype.kind == "f"]

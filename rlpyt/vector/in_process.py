@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,9 +45,12 @@ class InProcess:
         space = envs[0].observation_space
         self._write = observation_writer(space, spec.observation)
         self._read = action_reader(envs[0].action_space, spec.action)
-        self._steps = [env.step for env in envs]
+        self._steps: list[Callable[[Any], tuple[Any, ...]]] = [env.step for env in envs]
         self._resets = [0] * self.num_envs  # resets done, per column
         self._log = ActionLog(self.num_envs)
+        # Python's arrays refuse None, which NumPy takes for NaN; and are written in half the time.
+        self._rewards = array("d", [0.0] * self.num_envs)
+        self._rewards_read = np.frombuffer(self._rewards)  # the same memory
         self._cut: list[int] = []  # columns whose next row begins after a lost episode
         self._extras = spec.mask is not None or bool(spec.env_info)
 
@@ -63,38 +66,41 @@ class InProcess:
 
     def send(self, row: Row, next_row: Row) -> None:
         """Execute `row.action` where the row is not last, reset where it is."""
-        last = row.last.tolist()
-        actions = self._read(row.action)
-        self._log.append(row.action)
-        rewards: list[Any] = [0.0] * self.num_envs
-        terminated = [False] * self.num_envs
-        truncated = [False] * self.num_envs
-        observation, write, steps = next_row.observation, self._write, self._steps
-        for b, action in enumerate(actions):
-            if last[b]:
-                self._reset(next_row, b)
-                continue
-            try:
-                value, rewards[b], terminated[b], truncated[b], info = steps[b](action)
-                write(observation, b, value)
-                if self._extras:
-                    self._record(next_row, b, value, info)
-                if info and (terminated[b] or truncated[b]):
-                    self.ended.append((b, numbers(info)))
-            except Exception as error:
-                self._name(error, b, f"step({action!r})")
-                raise
-        next_row.first[:] = last
-        next_row.cut[:] = False
+        last = row.last
+        next_row.first[...] = last
+        next_row.terminated.fill(False)
+        next_row.truncated.fill(False)
+        next_row.cut.fill(False)
         if self._cut:
             next_row.cut[self._cut] = True
             self._cut = []
-        try:
-            next_row.reward[:] = array("d", rewards)  # NumPy alone would read None as NaN
-            next_row.terminated[:] = terminated
-            next_row.truncated[:] = truncated
-        except (TypeError, ValueError):
-            self._write_scalars(next_row, rewards, terminated, truncated)
+        actions = self._read(row.action)
+        self._log.append(row.action)
+        observation, write, rewards = next_row.observation, self._write, self._rewards
+        columns = zip(self._steps, actions, last.tolist(), strict=True)
+        for b, (step, action, over) in enumerate(columns):
+            if over:
+                self._reset(next_row, b)
+                rewards[b] = 0.0
+                continue
+            try:
+                value, reward, terminated, truncated, info = step(action)
+                write(observation, b, value)
+                try:
+                    rewards[b] = reward  # type: ignore[call-overload]  # what else raises
+                except TypeError:
+                    rewards[b] = _number(reward)
+                if self._extras:
+                    self._record(next_row, b, value, info)
+                if terminated is not False or truncated is not False:
+                    next_row.terminated[b] = terminated = _flag(terminated)
+                    next_row.truncated[b] = truncated = _flag(truncated)
+                    if info and (terminated or truncated):
+                        self.ended.append((b, numbers(info)))
+            except Exception as error:
+                self._name(error, b, f"step({action!r})")
+                raise
+        next_row.reward[...] = self._rewards_read
 
     def recv(self, row: Row) -> None:
         """What was sent for has arrived already."""
@@ -183,27 +189,6 @@ class InProcess:
                     f"info[{name!r}] is {value!r}; only numbers can be recorded: drop --info {name}"
                 ) from None
 
-    def _write_scalars(
-        self, row: Row, rewards: list[Any], terminated: list[Any], truncated: list[Any]
-    ) -> None:
-        """The slow path, for rewards and flags that are arrays of one element, or wrong."""
-        for field, values in (
-            (row.reward, rewards),
-            (row.terminated, terminated),
-            (row.truncated, truncated),
-        ):
-            for b, value in enumerate(values):
-                number = np.asarray(value)
-                if number.dtype == object and number.size == 1:
-                    number = np.asarray(number.item())
-                if number.size != 1 or number.dtype.kind not in "biuf":
-                    raise EnvironmentFault(
-                        f"environment {b} ({self.spec.id}) returned {value!r} as a reward or flag; "
-                        "step() must return (observation, reward: float, terminated: bool, "
-                        "truncated: bool, info)"
-                    )
-                field[b] = number.item()
-
     def _brought_back(self, b: int, row: Row, check: Row) -> bool:
         """Step column b through its current episode; True where it ends at what `row` observed.
 
@@ -241,6 +226,23 @@ def numbers(info: dict[str, Any]) -> dict[str, float]:
             with suppress(OverflowError):  # Python's integers have no bounds
                 found[str(name)] = float(value)
     return found
+
+
+def _flag(value: Any) -> bool:
+    return bool(value) if type(value) in (bool, np.bool_) else _number(value) != 0
+
+
+def _number(value: Any) -> float:
+    """A reward or flag, which may also be an array of one element."""
+    number = np.asarray(value)
+    if number.dtype == object and number.size == 1:
+        number = np.asarray(number.item())
+    if number.size != 1 or number.dtype.kind not in "biuf":
+        raise EnvironmentFault(
+            f"returned {value!r} as a reward or flag; step() must return (observation, reward: "
+            "float, terminated: bool, truncated: bool, info)"
+        )
+    return number.item()
 
 
 def _same(row: Row, check: Row, b: int) -> bool:

@@ -91,6 +91,11 @@ def combine(runs: Sequence[LoggedRun], x: str, y: str, stat: Stat) -> Curve:
     return Curve(grid, STATISTICS[stat](scores, axis=0), low, high, len(runs))
 
 
+def have_common(runs: Sequence[LoggedRun], x: str, y: str) -> bool:
+    """Whether there is an x where all of the runs have begun and none has ended."""
+    return len(_common_grid([run.points(x, y)[0] for run in runs])) > 0
+
+
 def _common_grid(ats: Sequence[np.ndarray]) -> np.ndarray:
     """Where any run has a line, within what all cover; evenly spaced if those are too many."""
     if any(len(at) == 0 for at in ats):

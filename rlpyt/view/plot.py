@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlpyt.errors import UsageError
-from rlpyt.view.curves import Curve, Stat, combine
+from rlpyt.view.curves import Curve, Stat, combine, have_common
 from rlpyt.view.runs import LoggedRun, column_name, fact_name, find_runs
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def plot(
         stat: over the runs of a group: the mean, or the interquartile mean.
         x: column of progress.csv.
         y: column of progress.csv; None is the evaluation return where all runs have a curve of it,
-            else the training return.
+            and those of a group have env steps in common, else the training return.
         out: file to write, .png, .svg or .pdf.
     """
     out = Path(out)
@@ -85,7 +85,7 @@ def plot(
     except ImportError:
         raise UsageError("plots need matplotlib; pip install 'rlpyt[plot]'") from None
     runs = find_runs(paths)
-    x, y = column_name(x, runs), column_name(y, runs) if y else _returns(runs, x)
+    x, y = column_name(x, runs), column_name(y, runs) if y else _returns(runs, by, panel, x)
     panels = _panels(runs, by, panel, stat, x, y)
     out.parent.mkdir(parents=True, exist_ok=True)
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(out.suffix.lower())
@@ -132,12 +132,18 @@ def _panels(
     if not shown:
         raise UsageError(f"no run has a value of {y} beside {x} yet; choose another column")
     panels: Panels = {}
-    for title, inside in _split(shown, panel).items():
-        groups = _split(inside, by)
+    for title, groups in _grouped(shown, by, panel).items():
         panels[title] = {label: combine(group, x, y, stat) for label, group in groups.items()}
         for label, group in groups.items():
             _warn_of(group, panels[title][label], x, y)
     return panels
+
+
+def _grouped(
+    runs: Sequence[LoggedRun], by: str | Sequence[str], panel: str | Sequence[str]
+) -> dict[str, dict[str, list[LoggedRun]]]:
+    """The runs of each panel's groups."""
+    return {title: _split(inside, by) for title, inside in _split(runs, panel).items()}
 
 
 def _split(runs: Sequence[LoggedRun], by: str | Sequence[str]) -> dict[str, list[LoggedRun]]:
@@ -160,12 +166,30 @@ def _label(name: str, value: Any) -> str:
     return text if name in ("algo", "env", "run", "preset") else f"{name.split('.')[-1]} = {text}"
 
 
-def _returns(runs: Sequence[LoggedRun], x: str) -> str:
-    """The first return that is a curve in every run, else the first that any run has."""
+def _returns(
+    runs: Sequence[LoggedRun], by: str | Sequence[str], panel: str | Sequence[str], x: str
+) -> str:
+    """The first return that is a curve in every run and group, else the first that any run has."""
+    apart = ""
     for least, some in ((2, all), (1, all), (1, any)):
         for y in RETURNS:
-            if some(len(run.points(x, y)[0]) >= least for run in runs):
-                return y
+            if not some(len(run.points(x, y)[0]) >= least for run in runs):
+                continue
+            shown = [run for run in runs if len(run.points(x, y)[0])]
+            panels = _grouped(shown, by, panel).values()
+            if not all(have_common(g, x, y) for groups in panels for g in groups.values()):
+                apart = apart or y
+                continue
+            if apart:
+                warnings.warn(
+                    f"runs of one group have no {x} in common for {apart}, so that {y} is shown; "
+                    f"y={apart} with by=run shows every run alone",
+                    UserWarning,
+                    3,
+                )
+            return y
+    if apart:
+        return apart  # `combine` says which runs
     raise UsageError(f"no run has a return yet (one of {', '.join(RETURNS)}); choose a column y")
 
 
@@ -177,6 +201,13 @@ def _warn_of(runs: Sequence[LoggedRun], curve: Curve, x: str, y: str) -> None:
             f"one curve mixes the scales of {', '.join(envs)}; panel or by env tells them apart"
         )
         warnings.warn(message, UserWarning, 4)
+    elif len(runs) > 1 and "<" in envs[0]:
+        warnings.warn(
+            f"{envs[0]} is all that is recorded of the callable that made these {len(runs)} runs' "
+            "environments: if they differ, one curve mixes them, and by=run tells them apart",
+            UserWarning,
+            4,
+        )
     ends = {run.path: run.points(x, y)[0][-1] for run in runs}
     if curve.x[-1] < 0.9 * max(ends.values()):
         warnings.warn(

@@ -1,6 +1,7 @@
 """Runs on the disk as facts (options, algorithm, seed, …) and columns of numbers."""
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +45,10 @@ class LoggedRun:
 
 
 def find_runs(paths: Iterable[Path | str]) -> list[LoggedRun]:
-    """The runs at or below each path, every one once, in the order of their paths."""
+    """The runs at or below each path, every one once, in the order of their paths.
+
+    One whose files cannot be read is told of and left out.
+    """
     paths = [Path(path) for path in paths]
     for path in paths:
         if not path.exists():
@@ -53,16 +57,32 @@ def find_runs(paths: Iterable[Path | str]) -> list[LoggedRun]:
     if not found:
         places = ", ".join(map(str, paths))
         raise UsageError(f"no run in {places}; a run is a folder with a run.json, as train makes")
-    return [read_run(folder) for folder in sorted(found.values())]
+    runs = []
+    for folder in sorted(found.values()):
+        try:
+            runs.append(read_run(folder))
+        except UsageError as error:
+            warnings.warn(f"left out: {error}", UserWarning, 3)
+    if not runs:
+        raise UsageError("no run can be read; restore copies of their files")
+    return runs
 
 
 def read_run(folder: Path) -> LoggedRun:
     """The run of one folder, which may still be training."""
     content = RunFolder(folder).read()
+    for name in ("options", *OTHER):
+        if not isinstance(content.get(name, {}), dict):
+            raise UsageError(f"{folder / 'run.json'} has no {name} by name; restore a copy of it")
     facts = {name: content.get(name) for name in FACTS}
     facts |= dict(_flatten(content.get("options", {})))
     facts |= dict(_flatten({name: content.get(name, {}) for name in OTHER}))
-    return LoggedRun(folder, {"run": folder.name} | facts)
+    run = LoggedRun(folder, {"run": folder.name} | facts)
+    try:
+        _ = run.columns
+    except (OSError, ValueError, IndexError) as error:
+        raise UsageError(f"{folder / 'progress.csv'} cannot be read: {error}") from None
+    return run
 
 
 def fact_name(name: str, runs: Sequence[LoggedRun]) -> str:

@@ -17,7 +17,7 @@ from toys import CountEnv, MaskEnv, MemoryEnv
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.distributions import for_action
 from rlpyt.models.actor_critic import ActorCritic
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.rows import Inputs
 
 
@@ -194,7 +194,7 @@ def test_a_module_of_the_users_is_the_encoder(algo, options):
     encoder = small_encoder()
 
     def network(spec: Any) -> nn.Module:
-        model = ModelOptions(memory_size=8, **options)
+        model = ActorCriticOptions(memory_size=8, **options)
         return ActorCritic(spec, for_action(spec.action), model, encoder=encoder)
 
     parts = make(algo, network=network, lr=0.01, loop={"eval_episodes": 2, "eval_max_steps": 50})

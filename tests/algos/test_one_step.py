@@ -105,7 +105,7 @@ def clipped(gradient: Weights, max_norm: float) -> Weights:
     return {name: g * min(1.0, max_norm / norm) for name, g in gradient.items()}
 
 
-COMMON = {"gamma": GAMMA, "value_coef": VALUE, "entropy_coef": ENTROPY, "adam_eps": EPS}
+COMMON = {"gamma": GAMMA, "value_coef": VALUE, "entropy_coef": ENTROPY, "optimizer_eps": EPS}
 ACTIONS = {"categorical": None, "gaussian": gymnasium.spaces.Box(-1.0, 1.0, (2,))}
 
 

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from rlpyt.algos.options import A2COptions, PPOOptions
 from rlpyt.cli import main
-from rlpyt.cli.train import TrainOptions, _all_flags
+from rlpyt.cli.train import TrainOptions, _flags, _options
 from rlpyt.flags import flags_of
 from rlpyt.presets import choose
+from rlpyt.run import ALGORITHMS
 
-COMMANDS = [[], ["train"], ["train", "ppo"], ["train", "a2c"], ["eval"], ["enjoy"], ["resume"]]
-COMMANDS += [["plot"], ["envs"], ["algos"], ["presets"], ["check-env"]]
+COMMANDS = [[], ["train"], *(["train", algo] for algo in ALGORITHMS), ["eval"], ["enjoy"]]
+COMMANDS += [["resume"], ["plot"], ["envs"], ["algos"], ["presets"], ["check-env"]]
 
 
 def help_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -34,11 +34,10 @@ def test_every_help_fits_80_columns(arguments, capsys, monkeypatch):
     assert all(len(line) <= 80 for line in boxed)
 
 
-def test_help_names_every_option_and_explains_it(capsys):
-    text = help_of(["train", "ppo"], capsys)
-    for flag in _all_flags():
-        if flag.name == "optimizer":  # of A2C alone
-            continue
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_help_names_every_option_and_explains_it(algo, capsys):
+    text = help_of(["train", algo], capsys)
+    for flag in _flags(algo):
         for spelling in flag.spellings:
             assert f"{spelling} " in text or f"{spelling}," in text, spelling
     options = re.split(r"│ --", text)[1:]
@@ -58,14 +57,30 @@ def test_defaults_shown_are_those_of_a_preset_that_is_named(capsys):
     assert "preset a2c/mujoco" in help_of(["train", "a2c", "--preset", "mujoco"], capsys)
 
 
-def test_flags_are_unique_over_all_parts_of_a_run():
-    for kind in (PPOOptions, A2COptions):
-        run = choose({PPOOptions: "ppo", A2COptions: "a2c"}[kind], "CartPole-v1")
-        from rlpyt.cli.train import _options
-
-        spellings = [s for flag in flags_of(_options(run)) for s in flag.spellings]
-        assert len(set(spellings)) == len(spellings)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_flags_are_unique_over_all_parts_of_a_run(algo):
+    run = choose(algo, "CartPole-v1")
+    spellings = [s for flag in flags_of(_options(run)) for s in flag.spellings]
+    assert len(set(spellings)) == len(spellings)
     assert TrainOptions.__doc__
+
+
+def test_the_screens_name_every_algorithm(capsys):
+    whole = help_of([], capsys)
+    for algo in ALGORITHMS:
+        assert algo in whole
+        assert re.search(rf"^  {algo} ", help_of(["train"], capsys), re.M)
+
+
+def test_the_commands_that_the_screens_show_can_be_read(capsys):
+    from rlpyt.cli.train import parse
+
+    shown = [line.split(">")[0].split() for line in help_of(["train"], capsys).splitlines()]
+    commands = [words[2:] for words in shown if words[:2] == ["rlpyt", "train"]]
+    complete = [words for words in commands if "--env" in words and "--help" not in words]
+    assert len(complete) > 4
+    for words in complete:
+        parse(words)
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
@@ -90,7 +105,11 @@ def test_importing_the_package_imports_neither_torch_nor_numpy():
 
 @pytest.mark.parametrize(
     ("arguments", "seconds"),
-    [(["--help"], 0.25), (["train", "ppo", "--env", "CartPole-v1", "--help"], 0.4)],
+    [
+        (["--help"], 0.25),
+        (["train", "ppo", "--env", "CartPole-v1", "--help"], 0.4),
+        (["train", "r2d1", "--env", "CartPole-v1", "--help"], 0.4),
+    ],
 )
 def test_help_takes_less_processor_time_than_its_budget(arguments, seconds):
     """Processor time, the best of five: the machine may be busy with other tests."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rlpyt import presets
 from rlpyt.cli import main
+from rlpyt.run import ALGORITHMS
 
 
 def test_environments_are_found_by_a_part_of_their_name(capsys):
@@ -14,9 +15,24 @@ def test_environments_are_found_by_a_part_of_their_name(capsys):
     assert "CartPole-v1" in json.loads(capsys.readouterr().out)
 
 
+def test_what_an_environment_lacks_is_said_beside_it(capsys, monkeypatch):
+    import importlib.util
+
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "jax" else there(name)
+    )
+    assert main(["envs", "*CartPole-v1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["CartPole-v1"] == ""
+    assert found["phys2d/CartPole-v1"] == (
+        "needs jax, which is not installed: pip install 'gymnasium[jax]'"
+    )
+
+
 def test_algorithms_and_presets_have_a_line_each(capsys):
     assert main(["algos"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ppo", "a2c"]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*ALGORITHMS]
     assert main(["presets"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == presets.names()
@@ -31,6 +47,15 @@ def test_a_preset_is_shown_as_the_options_that_it_sets(capsys):
     assert any(line.split() == ["--recompute-advantages"] for line in shown)
     assert main(["presets", "ppo/classic"]) == 0
     assert "--share-trunk    false" in capsys.readouterr().out  # unset, true or false: no switch
+    assert main(["presets", "dqn/rainbow"]) == 0
+    shown = capsys.readouterr().out.split("\n")
+    for words in (
+        ["--values", "categorical"],
+        ["--noisy"],
+        ["--no-image-linear"],
+        ["--n-step", "3"],
+    ):
+        assert any(line.split() == words for line in shown)
 
 
 def test_check_env_returns_1_where_training_would_fail(capsys, monkeypatch):

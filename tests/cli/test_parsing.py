@@ -131,6 +131,20 @@ def test_aliases_mean_the_same():
     assert ours == theirs
 
 
+def test_aliases_of_replay_mean_the_same():
+    assert run_of("dqn --env X-v0 --replay-size 50k") == run_of("dqn --env X-v0 --buffer-size 50k")
+
+
+def test_the_variants_of_dqn_are_options_of_their_own():
+    run = run_of(
+        "dqn --env CartPole-v1 --double --dueling --noisy --prioritized --n-step 3 "
+        "--values categorical --v-max 50 --epsilon-start 0 --epsilon-end 0"
+    )
+    assert run.algo.double and run.model.dueling and run.model.noisy and run.algo.prioritized
+    assert (run.algo.n_step, run.algo.values, run.algo.v_max) == (3, "categorical", 50.0)
+    assert not run_of("dqn --env CartPole-v1 --no-double").algo.double
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -145,8 +159,22 @@ def test_aliases_mean_the_same():
         ("ppo --env X --batch-size 64", "--minibatch-size"),
         ("a2c --env X --clip-coef 0.1", "--clip-coef has no effect on a2c; it is of ppo"),
         ("ppo --env X --optimizer adam", "--optimizer has no effect on ppo; it is of a2c"),
-        ("ppo --env X --memory-size 32", "no effect without memory"),
-        ("ppo --env X --state-interval 32", "no effect without memory"),
+        ("ppo --env X --memory-size 32", "no effect beside the rest; add --memory lstm or gru"),
+        ("ppo --env X --state-interval 32", "no effect beside the rest; add --memory lstm or gru"),
+        ("ppo --env X --replay-ratio 8", "--replay-ratio has no effect on ppo; it is of dqn, r2d1"),
+        ("ppo --env X --dueling", "--dueling has no effect on ppo; it is of dqn, r2d1"),
+        ("r2d1 --env X --share-trunk true", "--share-trunk has no effect on r2d1; it is of ppo"),
+        ("dqn --env X --burn-in 8", "--burn-in has no effect on dqn; it is of r2d1"),
+        ("dqn --env X --priority-alpha 1", "no effect beside the rest; add --prioritized"),
+        ("dqn --env X --v-max 5", "no effect beside the rest; add --values categorical"),
+        ("dqn --env X --noisy-sigma 1", "no effect beside the rest; add --noisy"),
+        ("dqn --env X --memory lstm", "choose r2d1"),
+        ("dqn --env X --replay-size 3", "an item takes 2"),
+        ("dqn --env X --env-steps 500", "nothing would be learned"),
+        ("dqn --env X --buffer-size 9k --replay-size 9k", "given twice"),
+        ("dqn --env X --values quantil", r"did you mean quantile\?"),
+        ("dqn --env X --munchausen --n-step 3", "choose --n-step 1"),
+        ("dqn --env Pendulum-v1", "dqn needs a discrete action space"),
         ("ppo --env X --lerning-rate 1", r"did you mean --learning-rate\?"),
         ("ppo --env X --preset clasic", r"preset=clasic is unknown; did you mean classic\?"),
         ("ppo --env X --preset a2c/atari", "is of a2c"),

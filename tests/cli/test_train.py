@@ -37,6 +37,24 @@ def test_json_is_one_object_alone_on_stdout(capfd):
     assert "preset ppo/classic" in err
 
 
+@pytest.mark.parametrize(("size", "said"), [("48", True), ("200", True), ("64", False)])
+def test_a_minibatch_size_that_does_not_divide_the_window_is_said(size, said, capsys):
+    """B154."""
+    short = [
+        "--env",
+        "CartPole-v1",
+        "--env-steps",
+        "100",
+        "--eval-episodes",
+        "0",
+        "--horizon",
+        "16",
+    ]
+    assert main(["train", "ppo", *short, "--minibatch-size", size]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (f"minibatch_size={size} does not divide a window of 128 rows" in shown) == said
+
+
 def test_a_run_can_be_evaluated_filmed_and_resumed(capsys, monkeypatch):
     assert main(["train", "a2c", *SHORT, "--json"]) == 0
     trained = json.loads(capsys.readouterr().out)
@@ -61,6 +79,24 @@ def test_a_run_can_be_evaluated_filmed_and_resumed(capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["env_steps"] >= 3000
 
 
+@pytest.mark.parametrize("algo", ["dqn", "r2d1"])
+def test_a_run_that_learns_from_a_replay_can_be_evaluated_and_resumed(algo, capsys):
+    few = ["--learning-starts", "300", "--replay-size", "1k", "--horizon", "4"]
+    assert main(["train", algo, *SHORT, *few, "--json"]) == 0
+    trained = json.loads(capsys.readouterr().out)
+    assert trained["updates"] > 10
+    run = str(the_run())
+    assert (the_run() / "replay").exists()
+    assert main(["eval", run, "--episodes", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["eval_return"] == trained["eval_return"]
+    assert main(["eval", run, "--episodes", "1", "--stochastic"]) == 0
+    capsys.readouterr()
+    assert main(["resume", run, "--env-steps", "2500", "--json"]) == 0
+    resumed = json.loads(capsys.readouterr().out)
+    assert resumed["env_steps"] >= 2500
+    assert resumed["updates"] > trained["updates"]
+
+
 def test_other_versions_are_refused_unless_forced(capsys):
     assert main(["train", "a2c", *SHORT, "--quiet"]) == 0
     file = the_run() / "run.json"
@@ -80,6 +116,8 @@ def test_other_versions_are_refused_unless_forced(capsys):
         (["train", "ppo", "--env", "CartPole-v1", "--runs", "/proc/x"], "--runs"),
         (["train", "ppo", "--env", "CartPole-v1", "--device", "cuda:99"], "device=cuda:99"),
         (["train", "ppo", "--env", "CartPole-v1", "--protocol", "dopamine"], "is for Atari"),
+        (["train", "dqn", "--env", "HalfCheetah-v5"], "choose ppo or a2c"),
+        (["train", "r2d1", "--env", "MountainCarContinuous-v0"], "choose ppo or a2c"),
         (["eval", "nowhere"], "is no run"),
         (["resume", "nowhere"], "is no run"),
         (["plot", "nowhere"], "does not exist"),

@@ -152,11 +152,33 @@ def test_modules_in_the_working_directory_are_found(tmp_path: Path):
         ("qqqqqqqqqqqqqqq", "module:function"),
         ("no_such_module:make", "no module 'no_such_module'"),
         ("toys:CuontEnv", "did you mean CountEnv"),
+        ("<lambda>", r"callable that was given in Python.*PPO\.load\(folder, env=callable\)"),
+        ("make.<locals>.Env", "callable that was given in Python"),
     ],
 )
 def test_a_misspelt_environment_is_refused_with_the_nearest(env, message):
     with pytest.raises(UsageError, match=message):
         make(EnvOptions(env))
+
+
+def test_what_an_environment_lacks_is_known_without_making_it(monkeypatch):
+    there = registry.importlib.util.find_spec
+    for package, env in (
+        ("Box2D", "LunarLander-v3"),
+        ("mujoco", "Ant-v5"),
+        ("jax", "phys2d/CartPole-v1"),
+    ):
+        monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: object())
+        assert registry.lacks(env) == registry.lacks("CartPole-v1") == ""
+        monkeypatch.setattr(
+            registry.importlib.util,
+            "find_spec",
+            lambda name, package=package: None if name == package else there(name),
+        )
+        assert registry.lacks(env).startswith(
+            f"needs {package}, which is not installed: pip install"
+        )
+        assert registry.lacks("CartPole-v1") == ""
 
 
 def test_an_import_error_inside_a_user_module_is_left_as_it_is(tmp_path: Path, monkeypatch):

@@ -24,7 +24,7 @@ from rlpyt.envs.spec import (
 from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.models.flat import FlatParameters
 from rlpyt.models.heads import LOG_STD_RANGE, PolicyHead, ValueHead
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.rows import Inputs
 
 
@@ -46,7 +46,7 @@ def model(
 ) -> ActorCritic:
     torch.manual_seed(0)
     spec = EnvSpec("Test-v0", observation or box(4), action or Discrete(2))
-    return ActorCritic(spec, for_action(spec.action), ModelOptions(**options), encoder)
+    return ActorCritic(spec, for_action(spec.action), ActorCriticOptions(**options), encoder)
 
 
 def inputs(*leading: int, action: Spec | None = None, observation: Spec | None = None) -> Inputs:
@@ -232,11 +232,11 @@ def test_the_users_module_takes_the_place_of_the_encoder() -> None:
 
 def test_gaussian_heads() -> None:
     distribution = for_action(box(3))
-    head = PolicyHead(distribution, 8, ModelOptions(log_std_init=-0.5))
+    head = PolicyHead(distribution, 8, ActorCriticOptions(log_std_init=-0.5))
     mean, log_std = head(torch.randn(5, 4, 8))
     assert mean.shape == (5, 4, 3) and torch.equal(log_std, torch.full((3,), -0.5))
     assert isinstance(log_std, nn.Parameter)
-    options = ModelOptions(log_std_init=-0.5, state_dependent_std=True)
+    options = ActorCriticOptions(log_std_init=-0.5, state_dependent_std=True)
     dependent = PolicyHead(distribution, 8, options)
     mean, log_std = dependent(torch.zeros(5, 4, 8))
     assert torch.equal(log_std, torch.full((5, 4, 3), -0.5)) and not mean.any()
@@ -249,9 +249,9 @@ def test_gaussian_heads() -> None:
 
 
 def test_heads_begin_orthogonal_with_their_gains() -> None:
-    policy = PolicyHead(for_action(Discrete(4)), 8, ModelOptions()).linear.weight
+    policy = PolicyHead(for_action(Discrete(4)), 8, ActorCriticOptions()).linear.weight
     torch.testing.assert_close(policy @ policy.T, 1e-4 * torch.eye(4), rtol=1e-4, atol=1e-9)
-    value = ValueHead(8, ModelOptions()).linear.weight
+    value = ValueHead(8, ActorCriticOptions()).linear.weight
     torch.testing.assert_close(value.norm(), torch.tensor(1.0))
 
 

@@ -125,6 +125,22 @@ class TensorFlowRMSprop:
             p -= self.lr * p.grad / torch.sqrt(mean + self.eps)
 
 
+class CentredRMSprop:
+    """The formula written out: variances of gradients, eps inside the root (Graves, 2013)."""
+
+    def __init__(self, parameters: Any, lr: float, decay: float, eps: float) -> None:
+        self.parameters, self.lr, self.decay, self.eps = list(parameters), lr, decay, eps
+        self.squares = [torch.zeros_like(p) for p in self.parameters]
+        self.means = [torch.zeros_like(p) for p in self.parameters]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for p, n, g in zip(self.parameters, self.squares, self.means, strict=True):
+            n.copy_(self.decay * n + (1 - self.decay) * p.grad**2)
+            g.copy_(self.decay * g + (1 - self.decay) * p.grad)
+            p -= self.lr * p.grad / torch.sqrt(n - g**2 + self.eps)
+
+
 OPTIMIZERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "adam": (
         lambda flat: Adam(flat, eps=1e-5),
@@ -137,6 +153,10 @@ OPTIMIZERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "rmsprop-tensorflow": (
         lambda flat: RMSprop(flat, eps=1e-5, eps_inside_root=True),
         lambda ps: TensorFlowRMSprop(ps, lr=1e-2, alpha=0.99, eps=1e-5),
+    ),
+    "rmsprop-centred": (
+        lambda flat: RMSprop(flat, decay=0.95, eps=0.01, centred=True),
+        lambda ps: CentredRMSprop(ps, lr=1e-2, decay=0.95, eps=0.01),
     ),
 }
 
@@ -208,10 +228,29 @@ def test_loading_a_state_goes_on_bit_for_bit(name: str) -> None:
     assert torch.equal(flat.vector, twin_flat.vector)
 
 
+def test_rounding_does_not_make_a_variance_negative() -> None:
+    """Constant gradients have none: steps are as large as eps lets them be."""
+    flat = FlatParameters(nn.Linear(1000, 1))
+    optimizer = RMSprop(flat, decay=0.95, eps=1e-6, centred=True)
+    gradient = torch.logspace(-2, 3, len(flat.gradient))
+    for k in range(1000):
+        flat.gradient.copy_(gradient * (3 if k < 50 else 1))  # means come to rest from above
+        before = flat.vector.clone()
+        optimizer.step(1e-9)
+    spread = optimizer.square - optimizer.state()["mean"].square()
+    assert (spread < -1e-6).any()  # control
+    step = (before - flat.vector).double()
+    assert step.isfinite().all() and (step <= 1.001e-9 * gradient / 1e-3 + 1e-8).all()
+
+
 def test_a_state_of_another_optimizer_or_model_is_refused() -> None:
     adam = Adam(FlatParameters(network()))
     with pytest.raises(ValueError, match="resume with the optimizer that wrote it"):
         adam.load(RMSprop(FlatParameters(network())).state())
+    with pytest.raises(ValueError, match="resume with the optimizer that wrote it"):
+        RMSprop(FlatParameters(network())).load(
+            RMSprop(FlatParameters(network()), centred=True).state()
+        )
     with pytest.raises(ValueError, match="resume with the model that it belongs to"):
         adam.load(Adam(FlatParameters(nn.Linear(2, 2))).state())
 

@@ -25,12 +25,15 @@ def test_options_are_frozen_and_each_has_a_docstring() -> None:
     with pytest.raises(FrozenInstanceError):
         ModelOptions().memory_size = 1  # type: ignore[misc]
     tree = ast.parse(Path(options.__file__).read_text())
-    body = next(n for n in tree.body if isinstance(n, ast.ClassDef)).body
-    documented = {
-        field.target.id
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-    }
-    assert documented == {field.name for field in fields(ModelOptions)}
+    for kind in (n for n in tree.body if isinstance(n, ast.ClassDef)):
+        documented = {
+            field.target.id
+            for field, text in pairwise([*kind.body, None])
+            if isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+        }
+        own = getattr(options, kind.name).__annotations__
+        assert documented == own.keys() and own.keys() <= {
+            field.name for field in fields(getattr(options, kind.name))
+        }

@@ -5,10 +5,11 @@ import inspect
 
 import pytest
 
-from rlpyt import presets
+from rlpyt import presets, rules
+from rlpyt.algos.options import ReplayOptions
 from rlpyt.errors import UsageError
 from rlpyt.presets.families import family
-from rlpyt.run import Run
+from rlpyt.run import ALGORITHMS, Run
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -20,6 +21,31 @@ def test_a_preset_is_a_complete_documented_run_that_knows_its_name(name):
     assert inspect.getdoc(presets.PRESETS[name])
     rows = run.algo.horizon * run.env.num_envs
     assert rows % getattr(run.algo, "minibatch_size", 1) == 0
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_a_preset_sets_nothing_that_has_no_effect(name):
+    run = presets.choose(name.partition("/")[0], "X-v0", name)
+    plain = type(run.algo)()
+    idle = rules.without_effect(run.algo, run.model)
+    # Ready for `--values categorical`, `--values quantile`, ... and for a memory.
+    ready = {"v_min", "v_max", "num_atoms", "num_quantiles", "num_fractions", "state_interval"}
+    changed = {
+        field.name
+        for field in dataclasses.fields(run.algo)
+        if getattr(run.algo, field.name) != getattr(plain, field.name)
+    }
+    assert not changed & idle.keys() - ready
+
+
+@pytest.mark.parametrize("name", [x for x in presets.names() if x[:3] in ("dqn", "r2d")])
+def test_a_preset_looks_at_its_replay_about_as_often_as_an_update_is_due(name):
+    """Else the weights that act are older than the numbers say."""
+    run = presets.choose(name.partition("/")[0], "X-v0", name)
+    algo = run.algo
+    assert isinstance(algo, ReplayOptions)
+    updates = run.env.num_envs * algo.horizon * algo.replay_ratio / algo.rows_per_update
+    assert updates <= 64
 
 
 @pytest.mark.parametrize(
@@ -48,14 +74,24 @@ def test_a_preset_is_a_complete_documented_run_that_knows_its_name(name):
 )
 def test_the_environment_chooses_the_family(env, name):
     assert family(env) == name
-    for algo in ("ppo", "a2c"):
-        assert presets.choose(algo, env).preset == f"{algo}/{name}"
+    for algo in ALGORITHMS:
+        if f"{algo}/{name}" in presets.PRESETS:
+            assert presets.choose(algo, env).preset == f"{algo}/{name}"
+
+
+@pytest.mark.parametrize("algo", ["dqn", "r2d1"])
+@pytest.mark.parametrize("env", ["Pendulum-v1", "HalfCheetah-v5"])
+def test_q_learning_of_continuous_actions_is_refused_with_who_can(algo, env):
+    with pytest.raises(UsageError, match=f"{algo} needs a discrete .* {env} .*choose ppo or a2c"):
+        presets.choose(algo, env)
+    assert presets.choose(algo, env, "default").preset == f"{algo}/default"
 
 
 def test_a_name_takes_the_place_of_the_family():
     assert presets.choose("ppo", "CartPole-v1", "atari").preset == "ppo/atari"
     assert presets.choose("ppo", "CartPole-v1", "ppo/atari").preset == "ppo/atari"
     assert presets.choose("ppo", "CartPole-v1", "none").preset == "none"
+    assert presets.choose("dqn", "ALE/Pong-v5", "rainbow").preset == "dqn/rainbow"
 
 
 @pytest.mark.parametrize(
@@ -65,6 +101,8 @@ def test_a_name_takes_the_place_of_the_family():
         ("ppo", "clasic", r"did you mean classic\?"),
         ("ppo", "a2c/atari", "is of a2c"),
         ("ppo", "ppo/atri", r"did you mean atari\?"),
+        ("dqn", "rainbw", r"did you mean rainbow\?"),
+        ("r2d1", "rainbow", "preset=rainbow is unknown"),
     ],
 )
 def test_a_misspelt_name_is_met_with_the_nearest(algo, name, message):
@@ -84,9 +122,56 @@ def test_the_numbers_of_the_papers():
     assert (a2c.env.num_envs, a2c.algo.horizon, a2c.algo.gae_lambda) == (16, 5, 1.0)
 
 
-def test_a_memory_preset_trains_on_whole_sequences_and_has_a_blind_twin():
-    run = presets.choose("ppo", "rlpyt/CartPolePositions-v0")
+@pytest.mark.parametrize(
+    ("name", "start", "period", "target", "batch"),
+    [
+        ("atari", 50_000, 4, 10_000, 32),
+        ("dopamine", 20_000, 4, 8_000, 32),
+        ("dopamine-c51", 20_000, 4, 8_000, 32),
+        ("dopamine-qr", 20_000, 4, 8_000, 32),
+        ("dopamine-iqn", 20_000, 4, 8_000, 32),
+        ("dopamine-rainbow", 20_000, 4, 8_000, 32),
+        ("rainbow", 20_000, 4, 8_000, 32),
+        ("atari-dqn", 50_000, 16, 312 * 16, 128),
+        ("minatar", 5_000, 1, 1_000, 32),
+        ("minatar-rainbow", 1_000, 4, 1_000, 32),
+        ("minatar-iqn", 1_000, 4, 1_000, 32),
+    ],
+)
+def test_the_steps_that_q_learning_counts_in_its_papers(name, start, period, target, batch):
+    """Steps before learning, between updates and between target networks; transitions a batch."""
+    algo = presets.choose("dqn", "X-v0", f"dqn/{name}").algo
+    assert (algo.learning_starts, algo.batch_size) == (start, batch)
+    assert batch / algo.replay_ratio == period
+    assert algo.target_update_updates * period == target
+
+
+def test_the_parts_of_rainbow():
+    run = presets.choose("dqn", "ALE/Pong-v5", "rainbow")
+    algo, model = run.algo, run.model
+    assert algo.double
+    assert model.dueling
+    assert model.noisy
+    assert (algo.n_step, algo.values, algo.num_atoms) == (3, "categorical", 51)
+    assert (algo.prioritized, algo.priority_alpha, algo.priority_beta) == (True, 0.5, 0.4)
+    assert (algo.epsilon_start, algo.epsilon_end) == (0.0, 0.0)
+    assert (model.image_linear, model.head_sizes) == (False, (512,))
+
+
+def test_the_numbers_of_the_original_r2d1():
+    run = presets.choose("r2d1", "ALE/Pong-v5")
+    algo = run.algo
+    assert algo.rows_per_update == 32 * (40 + 80)
+    assert algo.rows_per_update / algo.replay_ratio == run.env.num_envs * algo.horizon
+    assert (algo.gamma, algo.lr, algo.max_grad_norm, algo.n_step) == (0.997, 1e-4, 80.0, 5)
+    assert run.model.memory_size == 512
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "r2d1"])
+def test_a_memory_preset_trains_on_whole_sequences_and_has_a_blind_twin(algo):
+    run = presets.choose(algo, "rlpyt/CartPolePositions-v0")
     assert run.model.memory == "lstm"
-    assert run.algo.minibatch_size >= run.algo.horizon
+    if algo == "ppo":
+        assert run.algo.minibatch_size >= run.algo.state_interval
     blind = dataclasses.replace(run, model=dataclasses.replace(run.model, memory="none"))
     assert blind.algo == run.algo

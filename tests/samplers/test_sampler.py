@@ -16,7 +16,7 @@ from rlpyt.build import build
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import EnvironmentFault
 from rlpyt.logging.episodes import Episodes
-from rlpyt.models.options import ModelOptions
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.run import LoopOptions, Run
 
 
@@ -79,7 +79,7 @@ def test_four_environments_are_the_first_half_of_eight():
 def run_of(num_envs, memory="none", env="CartPole-v1", **options):
     algo = PPOOptions(horizon=5, minibatch_size=5, **options)
     loop = LoopOptions(seed=7, eval_episodes=0)
-    return Run(EnvOptions(env, num_envs=num_envs), algo, ModelOptions(memory=memory), loop)
+    return Run(EnvOptions(env, num_envs=num_envs), algo, ActorCriticOptions(memory=memory), loop)
 
 
 class Padded:

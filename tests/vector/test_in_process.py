@@ -122,6 +122,54 @@ def test_a_reward_that_is_no_number_is_named_with_its_environment(wrong, num_env
         step(in_process(make, num_envs), 2)
 
 
+class Flags(gymnasium.Wrapper):
+    """Gives both flags of every step in another form."""
+
+    def __init__(self, env, form):
+        super().__init__(env)
+        self.form = form
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, self.form(terminated), self.form(truncated), info
+
+
+@pytest.mark.parametrize(
+    "kind", [bool, np.bool_, int, np.float32, np.array, lambda x: np.array([x])]
+)
+@pytest.mark.parametrize("end", ["term", "trunc", "both"])
+def test_flags_of_every_kind_end_an_episode_as_pythons_own_do(kind, end):
+    def make(b):
+        env = CountEnv(2 + b, end, column=b)
+        return Flags(env, kind) if b else env
+
+    rows = step(in_process(make, 3), 8)
+    for b in range(3):
+        assert read_back(rows, b) == written_out(2 + b, end, 0, 9)
+    assert rows.terminated.any() == (end != "trunc") and rows.truncated.any() == (end != "term")
+
+
+@pytest.mark.parametrize("wrong", [None, "done", np.zeros(2, bool), []])
+def test_a_flag_that_is_no_number_is_named_with_its_environment(wrong):
+    envs = in_process(lambda b: Flags(CountEnv(4), lambda x: wrong if b else x), 2)
+    with pytest.raises(EnvironmentFault, match="environment 1 .*as a reward or flag.*must return"):
+        step(envs, 2)
+
+
+def test_flags_of_an_older_row_do_not_stay_in_storage():
+    """Rows are written into memory that held other ones."""
+    envs = in_process(lambda b: CountEnv(3, "both", column=b), 2)
+    rows = step(envs, 3)
+    rows.terminated[:], rows.truncated[:], rows.first[:], rows.cut[:] = True, True, True, True
+    rows.reward[:] = 7
+    last, after = rows[0], rows[1]
+    envs.send(last, after)  # resets
+    assert after.first.all() and not (after.last | after.cut).any() and not after.reward.any()
+    last.terminated[:] = last.truncated[:] = False
+    envs.send(last, after)
+    assert not (after.first | after.last | after.cut).any() and (after.reward == 1).all()
+
+
 def test_numbers_of_an_info_are_recorded_whatever_else_it_holds():
     """B041."""
     envs = in_process(lambda b: InfoEnv(4), 2, info=("late", "speed.x", "scalar", "none"))

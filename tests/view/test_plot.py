@@ -99,6 +99,50 @@ def test_the_evaluation_return_is_shown_where_all_runs_have_a_curve_of_it(
     assert drawn[1].get_supylabel() == "training return, last 100 episodes\nIQM, 95 % interval"
 
 
+def test_evaluations_at_no_common_steps_give_way_to_training_returns_and_it_is_said(
+    tmp_path: Path, drawn: list[Figure], make_run: MakeRun
+) -> None:
+    for i, evaluated in enumerate(([1, 2, None, None], [None, None, 3, 4])):
+        columns = {"env_steps": [100, 200, 300, 400], "rollout/return_100": [1, 2, 3, 4]}
+        make_run(tmp_path / str(i), {**columns, "eval/return_mean": evaluated}, seed=i)
+    says = "no env_steps in common for eval/return_mean, so that rollout/return_100 is shown"
+    with pytest.warns(UserWarning, match=says):
+        plot([tmp_path])
+    assert drawn[0].get_supylabel() == "training return, last 100 episodes\nmean, 95 % interval"
+    plot([tmp_path], by="run")  # every line is one run's own: nothing needs to be in common
+    assert drawn[1].get_supylabel() == "evaluation return"
+    with pytest.raises(UsageError, match="the runs 0, 1 have no env_steps in common"):
+        plot([tmp_path], y="eval/return_mean")
+
+
+def test_without_any_return_at_common_steps_the_runs_are_named(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    for i in range(2):
+        make_run(tmp_path / str(i), {"env_steps": [1 + i], "rollout/return_100": [0]}, seed=i)
+    with pytest.raises(UsageError, match="the runs 0, 1 have no env_steps in common"):
+        plot([tmp_path])
+
+
+def test_a_run_that_cannot_be_read_is_told_of_and_the_others_are_drawn(
+    runs: Path, drawn: list[Figure]
+) -> None:
+    next(runs.iterdir()).joinpath("run.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"left out: .*run.json cannot be read"):
+        plot([runs], by="run")
+    assert len(legend(drawn[0])) == 11
+
+
+def test_runs_of_callables_that_only_their_name_tells_are_pointed_out(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    for i in range(2):
+        columns = {"env_steps": [1, 2], "rollout/return_100": [0, 1]}
+        make_run(tmp_path / str(i), columns, env="<lambda>", seed=i)
+    with pytest.warns(UserWarning, match="<lambda> is all that is recorded of the callable"):
+        plot([tmp_path])
+
+
 def test_any_columns_can_be_the_axes(runs: Path, drawn: list[Figure]) -> None:
     plot([runs], x="rollout/return_100", y="eval/return_mean", by="run")
     assert drawn[0].get_supxlabel() == "training return, last 100 episodes"

@@ -31,6 +31,40 @@ def test_places_without_runs_are_usage_errors(tmp_path: Path) -> None:
         find_runs([tmp_path / "absent"])
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("run.json", "{"),
+        ("run.json", "[]"),
+        ("run.json", '{"format": 99}'),
+        ("progress.csv", "env_steps,loss\n1,low\n"),
+    ],
+)
+def test_a_run_that_cannot_be_read_does_not_stop_the_others(
+    tmp_path: Path, make_run: MakeRun, file: str, text: str
+) -> None:
+    for name in "ab":
+        make_run(tmp_path / name, {"env_steps": [1], "loss": [2]})
+    (tmp_path / "a" / file).write_text(text)
+    with pytest.warns(UserWarning, match=f"left out: .*a/{file}"):
+        found = find_runs([tmp_path])
+    assert [run.path.name for run in found] == ["b"]
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(UsageError, match="no run can be read"),
+    ):
+        find_runs([tmp_path / "a"])
+
+
+def test_options_that_are_no_options_do_not_stop_the_others(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    make_run(tmp_path / "a", {"env_steps": [1]}, options=["lr"])
+    make_run(tmp_path / "b", {"env_steps": [1]})
+    with pytest.warns(UserWarning, match=r"left out: .*run.json has no options by name"):
+        assert [run.path.name for run in find_runs([tmp_path])] == ["b"]
+
+
 def test_points_leave_out_empty_cells(tmp_path: Path, make_run: MakeRun) -> None:
     folder = make_run(
         tmp_path / "run",

@@ -1,0 +1,234 @@
+"""The agent of Q-learning: epsilon-greedy on the returns of every action, with a target network."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Protocol, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlpyt.agents.calls import call, read
+from rlpyt.agents.exploration import Epsilon
+from rlpyt.agents.normalizers import ObservationNormalizer
+from rlpyt.algos.options import QLearningOptions
+from rlpyt.arrays import NamedArrayTuple
+from rlpyt.functional.q_values import masked_q
+from rlpyt.returns import Returns
+from rlpyt.rows import Inputs
+
+UNIFORMS = 2
+"""Uniform numbers that one action takes: whether it is random, and which it is then."""
+
+
+class Model(Protocol):
+    """What the agent asks of its network: `models.QNetwork`, or a module of the user's.
+
+    Without noise it has its mean weights; without fractions those that choose an action.
+    """
+
+    reads: frozenset[str]
+    noise: int  # normal numbers that one draw of its noisy layers takes; 0 without any
+
+    def initial_state(self, batch: int) -> Any: ...
+    def __call__(
+        self, inputs: Inputs, state: Any, noise: Tensor | None, fractions: Tensor | None, /
+    ) -> tuple[Tensor, Any]: ...
+
+
+class QKept(NamedArrayTuple):
+    """What acting keeps where new items get their error as priority."""
+
+    taken: Any  # [B] value of the action that was taken
+    best: Any  # [B] greatest value of an allowed action
+
+
+@final
+class QLearningAgent(nn.Module):
+    """Acts epsilon-greedily and values actions, with the trained network and with its target.
+
+    Args:
+        model: gives the returns of every action.
+        returns: what its outputs mean.
+        num_envs: B, the training environments, each with an epsilon of its own.
+        options: exploration, and how new items get their priority.
+        normalizer: of observations, or None.
+        precision: "bf16" runs the networks in autocast; what they give is float32 all the same.
+    """
+
+    epsilon: Tensor
+    """[B] probability of a random action; a function of environment steps, so it is not saved."""
+
+    uniforms = UNIFORMS
+
+    def __init__(
+        self,
+        model: Model,
+        returns: Returns,
+        num_envs: int,
+        options: QLearningOptions,
+        normalizer: ObservationNormalizer | None = None,
+        precision: str = "float32",
+    ) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.target: Any = copy.deepcopy(model)
+        for parameter in self.target.parameters():
+            parameter.requires_grad_(False)
+        self.returns, self.options, self.normalizer = returns, options, normalizer
+        self.precision = precision
+        self.normals = model.noise
+        self.keeps = options.priority_entry == "td"
+        self.device = torch.device("cpu")
+        self._plain = normalizer is None  # what is read is given as it is: on the CPU, too
+        self.__dict__ |= {"model": self.model, "target": self.target}  # without __getattr__: faster
+        self._schedule = Epsilon(options, num_envs)
+        self.register_buffer("epsilon", torch.zeros(num_envs), persistent=False)
+        self.set_exploration(0)
+
+    def example_kept(self) -> Any:
+        """What a row keeps beside the action, without leading dimensions."""
+        zero = np.zeros((), np.float32)
+        return QKept(zero, zero) if self.keeps else ()
+
+    def to_device(self, device: torch.device) -> None:
+        self.device = device
+        self._plain = self.normalizer is None and device.type == "cpu"
+        self.to(device)
+
+    def read(self, inputs: Inputs) -> Inputs:
+        """The inputs on the agent's device, observations normalized."""
+        return inputs if self._plain else read(inputs, self.normalizer, self.device)
+
+    def set_exploration(self, env_steps: int) -> None:
+        """Take up the epsilons of the window that begins at so many environment steps."""
+        self.epsilon.copy_(torch.from_numpy(self._schedule(env_steps)))
+
+    def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Tensor, Any, Any]:
+        """Answer one row.
+
+        A batch of another size than the training environments' (an evaluation's, a single
+        observation) is answered with their mean epsilon.
+
+        Args:
+            inputs: [B, ...].
+            state: as fed at this row; the model resets it where `first`.
+            noise: [B, 2 + normals] (`noise.Noise`); None is greedy, with the mean weights.
+
+        Returns:
+            action [B] int64, what to keep beside it (`QKept` or nothing), the state fed next.
+        """
+        if noise is None:
+            return self.answer(inputs, state)
+        epsilon = self.epsilon if len(noise) == len(self.epsilon) else self.epsilon.mean()
+        noise = noise.to(self.device)
+        normals = noise[:, UNIFORMS:] if self.normals else None
+        return self.answer(inputs, state, noise, epsilon, normals)
+
+    def answer(
+        self,
+        inputs: Inputs,
+        state: Any,
+        uniforms: Tensor | None = None,
+        epsilon: Tensor | float = 0.0,
+        normals: Tensor | None = None,
+    ) -> tuple[Tensor, Any, Any]:
+        """Answer one row, as `act` does; everything random is given.
+
+        Args:
+            inputs, state: as `act` takes them.
+            uniforms: [B, 2 or more] in [0, 1): random where the first is below epsilon, the second
+                says which; others are left aside. None is greedy.
+            epsilon: [B] or a number.
+            normals: [B, normals] of the noisy layers; None acts with their mean weights.
+        """
+        inputs = self.read(inputs)
+        z, state = self.z(inputs, state, normals)
+        value = masked_q(self.returns.value(z), inputs.mask)  # [B, A]
+        action = value.argmax(-1)
+        if uniforms is not None:
+            drawn = random_action(uniforms.select(1, 1), value.shape[1], inputs.mask)
+            action = torch.where(uniforms.select(1, 0) < epsilon, drawn, action)
+        if not self.keeps:
+            return action, (), state
+        taken = value.gather(1, action.unsqueeze(1)).squeeze(1)
+        return action, QKept(taken, value.amax(1)), state
+
+    def evaluation(self, stochastic: bool) -> QLearningAgent | EvaluatedAgent:
+        """Who acts in evaluations: this agent as it explores, or with `eval_epsilon` alone."""
+        return self if stochastic else EvaluatedAgent(self, self.options.eval_epsilon)
+
+    def z(
+        self,
+        inputs: Inputs,
+        state: Any,
+        noise: Tensor | None = None,
+        fractions: Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        """What the trained network says of every action's return.
+
+        Args:
+            inputs: [T, B, ...] or [B, ...], already read().
+            state: as fed at the first row.
+            noise: [normals] one draw of the noisy layers for all rows, or [B, normals] one for
+                each; None takes their mean weights.
+            fractions: [..., K] of implicit quantiles; None takes those of a greedy choice.
+
+        Returns:
+            z [..., A, N], and the state fed at the row after the last.
+        """
+        return call(self.model, self.precision, self.device, inputs, state, noise, fractions)
+
+    def target_z(
+        self,
+        inputs: Inputs,
+        state: Any,
+        noise: Tensor | None = None,
+        fractions: Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        """The same of the target network."""
+        return call(self.target, self.precision, self.device, inputs, state, noise, fractions)
+
+
+@final
+class EvaluatedAgent:
+    """Acts in evaluations: the mean weights of noisy layers, one epsilon, nothing kept.
+
+    The agent's own epsilon is neither read nor changed.
+
+    Args:
+        agent: answers.
+        epsilon: probability of a random action.
+    """
+
+    uniforms, normals = UNIFORMS, 0
+
+    def __init__(self, agent: QLearningAgent, epsilon: float) -> None:
+        self.agent, self.epsilon = agent, epsilon
+
+    def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Tensor, Any, Any]:
+        """Answer one row; see `QLearningAgent.act`."""
+        noise = None if noise is None else noise.to(self.agent.device)
+        action, _, state = self.agent.answer(inputs, state, noise, self.epsilon)
+        return action, (), state
+
+
+def random_action(uniform: Tensor, actions: int, mask: Tensor | None) -> Tensor:
+    """The action that a uniform number draws among those allowed, each as likely.
+
+    u < 1 gives floor(u k) < k, also when rounded: k - k 2^-24 is never rounded up to k.
+
+    Args:
+        uniform: [...] float32 in [0, 1).
+        actions: A.
+        mask: [..., A] allowed actions; where none is (an episode's final row), all are. None: all.
+
+    Returns:
+        [...] int64.
+    """
+    if mask is None:
+        return (uniform * actions).long()
+    allowed = mask | ~mask.any(-1, keepdim=True)
+    place = (uniform * allowed.sum(-1)).long()  # 0-based, among the allowed
+    return (allowed.cumsum(-1) <= place.unsqueeze(-1)).sum(-1)

@@ -1,0 +1,69 @@
+"""Rows in memory with their small fields side by side.
+
+Reading a random row of a large replay costs as many cache misses as its fields lie in places: a
+dozen for a vector observation, its flags and its action, each in an array of its own. Side by side
+they are one, and one copy. Large fields, such as images, stay arrays of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from rlpyt.arrays import tree_leaves, tree_map
+from rlpyt.storage import zeros
+
+T = TypeVar("T")
+SMALL = 256  # bytes of a field; a larger one gains nothing and would be copied twice
+
+
+class PackedRows(Generic[T]):
+    """Zeros [S, B, ...] of the fields of an example.
+
+    Args:
+        example: tree of arrays without leading dimensions.
+        leading: S and B.
+        shared: in memory that processes forked later see too.
+    """
+
+    def __init__(self, example: T, leading: tuple[int, int], *, shared: bool = False) -> None:
+        fields = {str(i): np.asarray(x) for i, x in enumerate(tree_leaves(example))}
+        small = [name for name, x in fields.items() if 0 < x.nbytes <= SMALL]
+        small.sort(key=lambda name: -fields[name].itemsize)  # aligned without gaps
+        record = np.dtype([(x, fields[x].dtype, fields[x].shape) for x in small], align=True)
+        large = {name: x for name, x in fields.items() if name not in small}
+        self._small = small
+        self._records: np.ndarray = zeros(np.zeros((), record), leading, shared=shared)
+        self._large: dict[str, np.ndarray] = zeros(large, leading, shared=shared)
+        names = iter(fields)
+        self.tree: T = tree_map(lambda _: self._field(next(names)), example)  # views
+
+    def _field(self, name: str) -> np.ndarray:
+        return self._large[name] if name in self._large else self._records[name]
+
+
+class RowCopies(Generic[T]):
+    """Copies chosen rows into a tree of arrays.
+
+    Args:
+        rows: what is copied from.
+        out: [n, N, ...]; the same fields.
+    """
+
+    def __init__(self, rows: PackedRows[T], out: T) -> None:
+        leaves = {str(i): x for i, x in enumerate(tree_leaves(out))}
+        records = np.zeros(leaves["0"].shape[:2], rows._records.dtype)
+        self._unpacked = [(records[name], leaves[name]) for name in rows._small]
+        self.pairs = [(_flat(rows._records), records)]  # what is read, and where it is copied to
+        self.pairs += [(_flat(x), leaves[name]) for name, x in rows._large.items()]
+
+    def unpack(self) -> None:
+        """Put what was copied last into the fields of `out`."""
+        for field, out in self._unpacked:
+            out[...] = field
+
+
+def _flat(storage: np.ndarray) -> np.ndarray:
+    """[S * B, ...], a view."""
+    return storage.reshape(storage.shape[0] * storage.shape[1], *storage.shape[2:])

@@ -1,0 +1,1 @@
+"""Replay: what the ring holds, who chooses from it, and how it outlives the process."""

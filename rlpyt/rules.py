@@ -1,0 +1,177 @@
+"""What the options of a run must satisfy, one by one and together. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlpyt.algos.options import (
+    PolicyGradientOptions,
+    PPOOptions,
+    QLearningOptions,
+    R2D1Options,
+    ReplayOptions,
+)
+from rlpyt.errors import UsageError
+from rlpyt.models.options import ModelOptions, QNetworkOptions
+
+_AT_LEAST_ONE = (
+    *("horizon", "state_interval", "minibatch_size", "update_epochs", "batch_size", "n_step"),
+    *("replay_size", "target_update_updates", "num_atoms", "num_quantiles", "num_fractions"),
+    *("greedy_fractions", "train_rows"),
+)
+_NOT_NEGATIVE = (
+    *("lr", "value_coef", "max_grad_norm", "optimizer_eps", "clip_coef", "clip_value"),
+    *("target_kl", "replay_ratio", "learning_starts", "priority_alpha", "huber_delta"),
+    *("value_rescale", "epsilon_steps", "burn_in", "munchausen_alpha"),
+)
+_FRACTIONS = (
+    *("gamma", "gae_lambda", "priority_beta", "priority_beta_end", "priority_eta", "target_tau"),
+    *("epsilon_start", "epsilon_end", "epsilon_end_min", "eval_epsilon"),
+)
+
+
+def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None:
+    """Refuse options that cannot be, alone or together.
+
+    Args:
+        algo, model: the options of a run.
+        num_envs: B.
+        env_steps: length of the run.
+    """
+    for name in _AT_LEAST_ONE:
+        value = getattr(algo, name, None)
+        if value is not None and value < 1:
+            raise UsageError(f"{name}={value} must be at least 1")
+    for name in _FRACTIONS:
+        if not 0 <= (value := getattr(algo, name, 0)) <= 1:
+            raise UsageError(f"{name}={value} must lie between 0 and 1")
+    for name in _NOT_NEGATIVE:
+        if not (value := getattr(algo, name, 0)) >= 0:
+            raise UsageError(f"{name}={value} must not be negative")
+    sizes = (*model.hidden_sizes, *getattr(model, "head_sizes", ()), model.memory_size)
+    if min(sizes) < 1:
+        raise UsageError(
+            f"hidden_sizes={model.hidden_sizes}, head_sizes={getattr(model, 'head_sizes', ())} and "
+            f"memory_size={model.memory_size} must be at least 1"
+        )
+    if isinstance(algo, PolicyGradientOptions):
+        _check_windows(algo, model, num_envs)
+    if isinstance(algo, ReplayOptions):
+        _check_replay(algo, num_envs, env_steps)
+    if isinstance(algo, QLearningOptions):
+        _check_values(algo, model)
+
+
+def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
+    """Options that change nothing beside the others, and what would give them an effect."""
+    idle: dict[str, str] = {}
+    recurrent = model.memory != "none"
+    if not recurrent:
+        idle["memory_size"] = "add --memory lstm or gru"
+        if isinstance(algo, PolicyGradientOptions):
+            idle["state_interval"] = "add --memory lstm or gru"
+    if isinstance(algo, ReplayOptions) and not algo.prioritized:
+        for name in ("alpha", "beta", "beta_end", "entry", "eta"):
+            idle[f"priority_{name}"] = "add --prioritized"
+    if isinstance(algo, QLearningOptions):
+        own = {
+            "categorical": ("num_atoms", "v_min", "v_max"),
+            "quantile": ("num_quantiles",),
+            "implicit": ("num_fractions", "greedy_fractions"),
+            "expected": ("loss",),
+        }
+        for kind, names in own.items():
+            if algo.values != kind:
+                idle |= dict.fromkeys(names, f"add --values {kind}")
+        if algo.values == "expected" and algo.loss == "squared":
+            idle["huber_delta"] = "add --loss huber"
+        if algo.values == "categorical":
+            idle["huber_delta"] = "add --values expected, quantile or implicit"
+        if not algo.munchausen:
+            for name in ("alpha", "temperature", "floor"):
+                idle[f"munchausen_{name}"] = "add --munchausen"
+        if algo.epsilon_ladder != "log":
+            idle["epsilon_end_min"] = "add --epsilon-ladder log"
+        if algo.epsilon_ladder == "apex":
+            idle["epsilon_end"] = "add --epsilon-ladder none or log"
+    if isinstance(algo, R2D1Options) and not recurrent:
+        idle["zero_state"] = "add --memory lstm or gru"
+    if isinstance(model, QNetworkOptions) and not model.noisy:
+        idle["noisy_sigma"] = "add --noisy"
+    return idle
+
+
+def _check_windows(algo: PolicyGradientOptions, model: ModelOptions, num_envs: int) -> None:
+    interval, rows = algo.state_interval or algo.horizon, algo.horizon * num_envs
+    if algo.horizon % interval:
+        raise UsageError(
+            f"state_interval={interval} must divide horizon={algo.horizon}; "
+            "training sequences fill a window without a rest"
+        )
+    if isinstance(algo, PPOOptions):
+        minibatches = algo.minibatches(num_envs)
+        chunks = rows // interval if model.memory != "none" else rows
+        if minibatches > chunks:
+            raise UsageError(
+                f"minibatch_size={algo.minibatch_size} makes {minibatches} minibatches of "
+                f"{chunks} sequences ({num_envs} environments x "
+                f"{algo.horizon // interval} of {interval} rows); with memory whole sequences "
+                f"are kept together: choose minibatch_size >= {interval}, more num_envs, or a "
+                "shorter --state-interval"
+            )
+
+
+def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:
+    needed = (algo.item_length + algo.start_interval + algo.horizon) * num_envs
+    if algo.replay_size < needed:
+        raise UsageError(
+            f"replay_size={algo.replay_size} is {algo.replay_size // num_envs} rows for each of "
+            f"{num_envs} environments, and an item takes {algo.item_length}; choose at least "
+            f"{needed}"
+        )
+    if not algo.replay_ratio > 0:
+        raise UsageError(f"replay_ratio={algo.replay_ratio} would never learn; choose more than 0")
+    if algo.learning_starts >= env_steps:
+        raise UsageError(
+            f"learning_starts={algo.learning_starts} is not before the run's end at "
+            f"env_steps={env_steps}: nothing would be learned; start earlier or train longer"
+        )
+    if not algo.target_tau > 0:
+        raise UsageError("target_tau=0 would never move the target network; 1 copies it")
+
+
+def _check_values(algo: QLearningOptions, model: ModelOptions) -> None:
+    if algo.values == "categorical":
+        if not algo.v_min < algo.v_max or algo.num_atoms < 2:
+            raise UsageError(
+                f"num_atoms={algo.num_atoms} from v_min={algo.v_min} to v_max={algo.v_max} are no "
+                "support; choose v_min < v_max and at least 2 atoms"
+            )
+        if algo.value_rescale:
+            raise UsageError(
+                f"value_rescale={algo.value_rescale} and values=categorical: atoms lie on a fixed "
+                "support, which is not rescaled; choose --value-rescale 0 or other values"
+            )
+    if algo.munchausen and (algo.values == "categorical" or algo.n_step > 1):
+        raise UsageError(
+            f"munchausen with values={algo.values} and n_step={algo.n_step}: its soft target is "
+            "one step and of values that can be averaged over actions; choose --n-step 1 and "
+            "--values expected, quantile or implicit"
+        )
+    if algo.munchausen and algo.value_rescale:
+        raise UsageError(
+            f"munchausen with value_rescale={algo.value_rescale}: its log-policy is of values as "
+            "they are; choose --value-rescale 0"
+        )
+    if algo.munchausen and not algo.munchausen_temperature > 0:
+        raise UsageError(f"munchausen_temperature={algo.munchausen_temperature} must be above 0")
+    if algo.epsilon_ladder == "log" and not 0 < algo.epsilon_end_min <= algo.epsilon_end:
+        raise UsageError(
+            f"epsilon_ladder=log goes from epsilon_end_min={algo.epsilon_end_min} to "
+            f"epsilon_end={algo.epsilon_end}; choose 0 < epsilon_end_min <= epsilon_end"
+        )
+    if not isinstance(algo, R2D1Options) and model.memory != "none":
+        raise UsageError(
+            f"memory={model.memory} and dqn: its items are single transitions, in which a state "
+            "cannot be learned; choose r2d1, which learns from sequences"
+        )
