@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
-from rlpyt import checkpoint, presets
+from rlpyt import checkpoint, presets, rules
 from rlpyt.build import ModelFactory, build, load_weights, make_agent
 from rlpyt.envs.make import describe, make
 from rlpyt.envs.saved_spaces import decode, decode_spec, encode, encode_spec
@@ -320,7 +320,12 @@ def with_options(run: Run, given: dict[str, Any]) -> Run:
             changes[known[name]] = value if as_it_is else fitted(value, known[name].hint)
         except ValueError as error:
             raise UsageError(f"{name}={value!r} {error}") from None
-    return replaced(run, changes)
+    changed = replaced(run, changes)
+    idle = rules.without_effect(changed.algo, changed.model)
+    for flag in changes:
+        if flag.name in idle:
+            raise UsageError(f"{flag.name} has no effect beside the rest; {idle[flag.name]}")
+    return changed
 
 
 def _may_be_replaced(path: Path) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from rlpyt import noise
+from rlpyt import memory_budget, noise
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.agents.q_learning import QLearningAgent
@@ -19,17 +20,21 @@ from rlpyt.algos.entry import Entry
 from rlpyt.algos.options import QLearningOptions, R2D1Options, ReplayOptions
 from rlpyt.algos.ppo import PPO
 from rlpyt.algos.r2d1 import R2D1
-from rlpyt.arrays import tree_leaves
+from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.distributions import for_action
 from rlpyt.envs.make import probe
-from rlpyt.envs.spec import Box, EnvSpec, example, leaves
+from rlpyt.envs.spec import Box, Discrete, EnvSpec, example, leaves
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
+from rlpyt.models import own
 from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.models.images import scale
 from rlpyt.models.names import keep_plain
+from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
 from rlpyt.models.q_network import QNetwork
 from rlpyt.noise import Noise, ResetSeeds
+from rlpyt.replays.mirrored import MirroredRing
+from rlpyt.replays.pinned import PinnedRing
 from rlpyt.replays.prioritized import Prioritized
 from rlpyt.replays.replay import Replay
 from rlpyt.replays.uniform import Uniform
@@ -151,16 +156,44 @@ def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = 
     precision: Any = run.loop.precision
     if isinstance(run.algo, QLearningOptions):
         returns = make_returns(run.algo)
-        network: Any = model(spec) if model else QNetwork(spec, returns, run.model)  # type: ignore
+        assert isinstance(run.model, QNetworkOptions)
+        network: Any = model(spec) if model else QNetwork(spec, returns, run.model)
+        own.check(network, ("reads", "initial_state", "noise"))
         num_envs = run.env.num_envs
         agent: Agent = QLearningAgent(network, returns, num_envs, run.algo, normalizer, precision)
-        keep_plain(agent)
-        return agent
-    distribution = for_action(spec.action)
-    network = model(spec) if model else ActorCritic(spec, distribution, run.model)  # type: ignore
-    agent = PolicyGradientAgent(network, distribution, normalizer, precision)
+        if model:
+            _check_values(run, spec, agent)
+    else:
+        distribution = for_action(spec.action)
+        assert isinstance(run.model, ActorCriticOptions)
+        network = model(spec) if model else ActorCritic(spec, distribution, run.model)
+        own.check(network, ("reads", "initial_state", "policy"))
+        agent = PolicyGradientAgent(network, distribution, normalizer, precision)
     keep_plain(agent)
     return agent
+
+
+@torch.no_grad()
+def _check_values(run: Run, spec: EnvSpec, agent: QLearningAgent) -> None:
+    """Have a user's network answer one row: whether it fits shows now."""
+    network = agent.model
+    state = network.initial_state(1)
+    if tree_leaves(state) and not isinstance(run.algo, R2D1Options):
+        raise UsageError(
+            f"the network {type(network).__name__} has a memory, and {run.algo_name} learns from "
+            "single transitions; choose r2d1, which learns from sequences"
+        )
+    if not isinstance(spec.action, Discrete):
+        raise UsageError(f"{run.algo_name} needs one Discrete choice; the space is {spec.action}")
+    window = make_window(spec, agent, 1, 1, None, keeps=False)
+    inputs = agent.read(window.acting_inputs(0))
+    if tree_leaves(state):
+        inputs = tree_map(lambda x: x[None], inputs)  # [T, B, ...]
+    z, _ = agent.z(inputs, state)
+    greedy = agent.returns.greedy_fractions()
+    numbers = agent.returns.outputs if greedy is None else len(greedy)
+    wanted = (*z.shape[:-2], spec.action.n, numbers)
+    own.check_shape(network, z.shape, wanted, "returns [..., actions, numbers]")
 
 
 def make_window(
@@ -191,14 +224,17 @@ def make_replay(run: Run, spec: EnvSpec, agent: Agent, seed: int) -> Replay:
     """An empty replay for a run's rows."""
     algo, num_envs = run.algo, run.env.num_envs
     assert isinstance(algo, ReplayOptions)
-    ring = Ring(
-        example_row(spec, agent.example_kept()),
+    row, state = example_row(spec, agent.example_kept()), agent.model.initial_state(num_envs)
+    per_row = memory_budget.row_bytes(row, state, algo.start_interval, algo.prioritized)
+    memory_budget.require(min(algo.replay_size, run.loop.env_steps), per_row)
+    ring = ring_of(algo.replay_memory, agent.device)(
+        row,
         algo.replay_size // num_envs,
         num_envs,
         algo.horizon,
         reads=agent.model.reads,
         frame_stack=spec.frame_stack,
-        state=to_device(agent.model.initial_state(num_envs), "cpu"),
+        state=to_device(state, "cpu"),
         state_interval=algo.start_interval,
     )
     length, trained = algo.item_length, algo.trained
@@ -213,6 +249,20 @@ def make_replay(run: Run, spec: EnvSpec, agent: Agent, seed: int) -> Replay:
         selector = Prioritized(ring, length, trained, algo.priority_alpha, entry=entry)
     generator = np.random.default_rng(noise.seed(seed, noise.REPLAY))
     return Replay(ring, selector, algo.batch_size, length, generator)
+
+
+def ring_of(memory: str, device: torch.device) -> Callable[..., Ring]:
+    """What makes a ring that draws are read from in this memory (`replay_memory`)."""
+    if memory == "host":
+        return Ring
+    if memory == "device":
+        return partial(MirroredRing, device=device)
+    if device.type == "cuda":
+        return partial(PinnedRing, device=device)
+    raise UsageError(
+        f"replay_memory={memory} and device={device}: page-locked memory is for copies to a CUDA "
+        "GPU; choose --replay-memory host, or --device cuda where there is one"
+    )
 
 
 def _generator(seed: int) -> torch.Generator:

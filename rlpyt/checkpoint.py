@@ -82,17 +82,20 @@ def load(
             return _accepted(path, accept)
         except Damaged as damage:
             raise UsageError(f"{damage}; choose another checkpoint of {path.parent}") from None
-    checkpoints = _newest_first(path)
+    checkpoints, last = _newest_first(path), ""
     for checkpoint in checkpoints:
         try:
             return _accepted(checkpoint, accept)
         except Damaged as damage:
+            last = str(damage)
             if checkpoint.exists():
                 warnings.warn(f"{damage}; trying the checkpoint before it", RuntimeWarning, 2)
     if _newest_first(path) != checkpoints:  # a training that still runs has moved on
         return load(path, accept)
     if checkpoints:
-        raise UsageError(f"every checkpoint in {path} is damaged; restore a copy or train anew")
+        raise UsageError(
+            f"every checkpoint in {path} is damaged; restore a copy or train anew ({last})"
+        )
     raise UsageError(f"no checkpoint in {path}; one is written at every checkpoint interval")
 
 

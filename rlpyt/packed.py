@@ -7,7 +7,7 @@ they are one, and one copy. Large fields, such as images, stay arrays of their o
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,15 @@ from rlpyt.storage import zeros
 
 T = TypeVar("T")
 SMALL = 256  # bytes of a field; a larger one gains nothing and would be copied twice
+
+
+class Place(NamedTuple):
+    """Where a field lies: in one of the arrays, from a byte of an entry on."""
+
+    array: int
+    begin: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
 
 
 class PackedRows(Generic[T]):
@@ -36,11 +45,20 @@ class PackedRows(Generic[T]):
         self._small = small
         self._records: np.ndarray = zeros(np.zeros((), record), leading, shared=shared)
         self._large: dict[str, np.ndarray] = zeros(large, leading, shared=shared)
-        names = iter(fields)
+        self.arrays: list[np.ndarray] = [self._records, *self._large.values()]  # hold all fields
+        names, again = iter(fields), iter(fields)
         self.tree: T = tree_map(lambda _: self._field(next(names)), example)  # views
+        self.places: T = tree_map(lambda _: self._place(next(again)), example)  # a Place each
 
     def _field(self, name: str) -> np.ndarray:
         return self._large[name] if name in self._large else self._records[name]
+
+    def _place(self, name: str) -> Place:
+        field, large = self._field(name), [*self._large]
+        if name in large:
+            return Place(1 + large.index(name), 0, field.dtype, field.shape[2:])
+        offsets: Any = self._records.dtype.fields
+        return Place(0, offsets[name][1], field.dtype, field.shape[2:])
 
 
 class RowCopies(Generic[T]):

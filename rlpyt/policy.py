@@ -18,16 +18,23 @@ from rlpyt.rows import Inputs, is_image
 from rlpyt.storage import as_arrays, as_tensors, to_device, zeros
 
 
-class Agent(Protocol):
-    """What is asked of an agent, whatever its algorithm."""
+class Actor(Protocol):
+    """Who answers rows."""
 
-    model: Any  # has `reads` and `initial_state`
     uniforms: int
     normals: int
 
     def act(
         self, inputs: Inputs, state: Any, noise: torch.Tensor | None
     ) -> tuple[Any, Any, Any]: ...
+
+
+class Agent(Protocol):
+    """What is asked of an agent, whatever its algorithm."""
+
+    model: Any  # has `reads` and `initial_state`
+
+    def evaluation(self, stochastic: bool) -> Actor: ...
 
 
 class PolicyState(NamedTuple):
@@ -57,6 +64,7 @@ class Policy:
         seed: int,
     ) -> None:
         self.agent, self.spec = agent, spec
+        self._actor = agent.evaluation(stochastic=True)  # without noise it is deterministic
         self._space = observation_space
         self._write = observation_writer(observation_space, spec.observation)
         self._read = action_reader(action_space, spec.action)
@@ -97,7 +105,7 @@ class Policy:
         if self.spec.frame_stack > 1:
             stored = tree_map(lambda x, y: _stacked(x, y, begins), stored, state.frames)
         inputs = self._inputs(as_tensors(stored), begins, state.action, reward, mask, values)
-        action, _, memory = self.agent.act(
+        action, _, memory = self._actor.act(
             inputs, state.memory, None if deterministic else self._noise(size)
         )
         action = to_device(action, "cpu")
@@ -154,8 +162,8 @@ class Policy:
 
     def _noise(self, size: int) -> torch.Tensor:
         """[B, uniforms + normals], drawn here."""
-        uniforms = torch.rand((size, self.agent.uniforms), generator=self._generator)
-        normals = torch.randn((size, self.agent.normals), generator=self._generator)
+        uniforms = torch.rand((size, self._actor.uniforms), generator=self._generator)
+        normals = torch.randn((size, self._actor.normals), generator=self._generator)
         return torch.cat((uniforms, normals), -1)
 
 

@@ -1,10 +1,11 @@
 """The ring: a long, time-major storage of rows that is read while more rows are written into it.
 
 Row n of a column lies in slot n mod S. Columns that advance together are a block; each has one
-writer and two counters, on cache lines of their own, which only that writer stores to:
+writer and three counters, on cache lines of their own, which only that writer stores to:
 
     reserved   rows from here on are not under the pen; always more than `answered`
     answered   rows before this one are complete
+    renewed    how often rows were replaced other than by answering: copies of them are void
 
 A writer announces a window before it overwrites anything, and publishes it when all is written:
 
@@ -32,7 +33,7 @@ from rlpyt.packed import PackedRows, RowCopies
 from rlpyt.rows import FrameStacks, Inputs, Row, Slot, Window, read_inputs
 from rlpyt.storage import as_arrays, as_tensors, zeros
 
-RESERVED, ANSWERED = 0, 1  # the counters of a block
+RESERVED, ANSWERED, RENEWED = 0, 1, 2  # the counters of a block
 MARGIN = 4  # windows that a writer may advance while a reader copies
 VIEWS_KEPT = 4096  # slots whose views are kept, 5 KB each; a longer ring makes them anew
 ROUNDS = 1000  # of drawing again: if 1 row in 16 is live, one item in 1e28 needs more
@@ -105,7 +106,7 @@ class Ring:
         one_state = tree_map(lambda x: x[0], as_arrays(state))
         self.states = zeros(one_state, (num_states, num_envs), shared=shared)
         line = np.zeros(8, np.int64)  # a cache line, of which a counter is the first 8 bytes
-        self._counters: np.ndarray = zeros(line, (2, blocks), shared=shared)[..., 0]
+        self._counters: np.ndarray = zeros(line, (3, blocks), shared=shared)[..., 0]
         self._counters[RESERVED] = 1  # row 0 is in flight before any is answered
         ends = np.arange(blocks + 1) * num_envs // blocks
         self._begins, self.sizes = ends[:-1], np.diff(ends)
@@ -297,7 +298,8 @@ class Block:
         """Forget all rows: the next one that arrives is row 0 of a ring that was never written."""
         for leaf in tree_leaves((self.rows, as_arrays(self.states))):
             leaf[:] = 0
-        self._counters[:] = 1, 0
+        self._counters[:RENEWED] = 1, 0
+        self._counters[RENEWED] += 1
 
     def go_on_at(self, a: int, lo: int | None = None) -> None:
         """Let row a be in flight, and of those before it rows lo .. a-1 be there to be read.
@@ -306,7 +308,9 @@ class Block:
             lo: None: no item can be read, whatever lies there.
         """
         lo = a - self.ring.history if lo is None else lo
-        self._counters[:] = max(a + 1, lo + self.ring.num_slots - self.ring.margin), a
+        reserved = max(a + 1, lo + self.ring.num_slots - self.ring.margin)
+        self._counters[:RENEWED] = reserved, a
+        self._counters[RENEWED] += 1
 
     def reserve(self, horizon: int) -> int:
         """Announce that rows a .. a+T-1 will be answered and row a+T will arrive; returns a."""

@@ -28,6 +28,7 @@ class RingWindow:
         self.longest = self.horizon = block.ring.horizon
         self.start = block.answered  # absolute number of row 0
         self.slots: list[Slot] = [block.at(self.start)]
+        self._rows: Row | None = None  # of this window, once they were asked for
         self._keeps = bool(tree_leaves(state))
         self._interval = block.ring.state_interval
 
@@ -36,6 +37,7 @@ class RingWindow:
         self.horizon = horizon or self.longest
         self.start = self.block.reserve(self.horizon)
         self.slots = [self.block.at(self.start + t) for t in range(self.horizon + 1)]
+        self._rows = None
 
     def keep(self, t: int, state: Any) -> None:
         """Keep the state as fed at row t, if it is one of every `state_interval` rows."""
@@ -46,12 +48,13 @@ class RingWindow:
         """All rows are answered and the next has arrived, at which the agent is fed `state`."""
         self.state = state
         self.block.answer(self.horizon)
+        self._rows = None
 
     def restart(self, state: Any) -> Row:
         """Begin anew with an empty ring; returns the row that the environments write first."""
         self.state = state
         self.block.clear()
-        self.start = 0
+        self.start, self._rows = 0, None
         self.slots = [self.block.at(0)]
         return self.slots[0].row
 
@@ -66,11 +69,14 @@ class RingWindow:
     @property
     def rows(self) -> Row:
         """Rows 0 .. T, numpy [T+1, B, ...]; a view, or across the ring's seam a copy."""
-        begin = self.start % self.block.ring.num_slots
-        end = begin + self.horizon + 1
-        if end <= self.block.ring.num_slots:
-            return self.block.rows[begin:end]
-        return self.block.rows[np.arange(begin, end) % self.block.ring.num_slots]
+        if self._rows is None:
+            begin = self.start % self.block.ring.num_slots
+            end = begin + self.horizon + 1
+            at: Any = slice(begin, end)
+            if end > self.block.ring.num_slots:
+                at = np.arange(begin, end) % self.block.ring.num_slots
+            self._rows = self.block.rows[at]
+        return self._rows
 
     def carry(self) -> dict[str, Any]:
         """What the next window needs beside the replay: history, the row in flight, the state."""
@@ -89,5 +95,5 @@ class RingWindow:
         self.block.rows[np.arange(a - ring.history, a + 1) % ring.num_slots] = carry["rows"]
         if self.block.answered != a:
             self.block.go_on_at(a)
-        self.start = a
+        self.start, self._rows = a, None
         self.slots = [self.block.at(a)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rlpyt.algos.options import (
@@ -21,12 +22,13 @@ _AT_LEAST_ONE = (
 )
 _NOT_NEGATIVE = (
     *("lr", "value_coef", "max_grad_norm", "optimizer_eps", "clip_coef", "clip_value"),
-    *("target_kl", "replay_ratio", "learning_starts", "priority_alpha", "huber_delta"),
-    *("value_rescale", "epsilon_steps", "burn_in", "munchausen_alpha"),
+    *("target_kl", "replay_ratio", "learning_starts", "huber_delta", "value_rescale"),
+    *("epsilon_steps", "burn_in", "munchausen_alpha", "noisy_sigma"),
 )
+_MAY_BE_INFINITE = ("clip_coef", "clip_value", "max_grad_norm", "huber_delta", "target_kl")
 _FRACTIONS = (
     *("gamma", "gae_lambda", "priority_beta", "priority_beta_end", "priority_eta", "target_tau"),
-    *("epsilon_start", "epsilon_end", "epsilon_end_min", "eval_epsilon"),
+    *("epsilon_start", "epsilon_end", "epsilon_end_min", "eval_epsilon", "priority_alpha"),
 )
 
 
@@ -45,9 +47,16 @@ def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None
     for name in _FRACTIONS:
         if not 0 <= (value := getattr(algo, name, 0)) <= 1:
             raise UsageError(f"{name}={value} must lie between 0 and 1")
+    options = {**vars(algo), **vars(model)}
+    for name, value in options.items():
+        infinite = isinstance(value, float) and not math.isfinite(value)
+        if infinite and not (name in _MAY_BE_INFINITE and value > 0):
+            raise UsageError(f"{name}={value} must be a finite number")
     for name in _NOT_NEGATIVE:
-        if not (value := getattr(algo, name, 0)) >= 0:
+        if not (value := options.get(name, 0)) >= 0:
             raise UsageError(f"{name}={value} must not be negative")
+    if not algo.optimizer_eps > 0:
+        raise UsageError("optimizer_eps=0 divides 0 by 0 where no gradient was seen; choose more")
     sizes = (*model.hidden_sizes, *getattr(model, "head_sizes", ()), model.memory_size)
     if min(sizes) < 1:
         raise UsageError(
@@ -60,6 +69,7 @@ def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None
         _check_replay(algo, num_envs, env_steps)
     if isinstance(algo, QLearningOptions):
         _check_values(algo, model)
+        _check_exploration(algo, num_envs)
 
 
 def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
@@ -94,6 +104,8 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
             idle["epsilon_end_min"] = "add --epsilon-ladder log"
         if algo.epsilon_ladder == "apex":
             idle["epsilon_end"] = "add --epsilon-ladder none or log"
+        if algo.munchausen:
+            idle["double"] = "add --no-munchausen"
     if isinstance(algo, R2D1Options) and not recurrent:
         idle["zero_state"] = "add --memory lstm or gru"
     if isinstance(model, QNetworkOptions) and not model.noisy:
@@ -152,6 +164,11 @@ def _check_values(algo: QLearningOptions, model: ModelOptions) -> None:
                 f"value_rescale={algo.value_rescale} and values=categorical: atoms lie on a fixed "
                 "support, which is not rescaled; choose --value-rescale 0 or other values"
             )
+    if algo.values == "expected" and algo.loss == "huber" and not algo.huber_delta > 0:
+        raise UsageError(
+            "huber_delta=0 makes the loss of expected values 0; choose more than 0, or "
+            "--loss squared"
+        )
     if algo.munchausen and (algo.values == "categorical" or algo.n_step > 1):
         raise UsageError(
             f"munchausen with values={algo.values} and n_step={algo.n_step}: its soft target is "
@@ -163,15 +180,32 @@ def _check_values(algo: QLearningOptions, model: ModelOptions) -> None:
             f"munchausen with value_rescale={algo.value_rescale}: its log-policy is of values as "
             "they are; choose --value-rescale 0"
         )
-    if algo.munchausen and not algo.munchausen_temperature > 0:
-        raise UsageError(f"munchausen_temperature={algo.munchausen_temperature} must be above 0")
-    if algo.epsilon_ladder == "log" and not 0 < algo.epsilon_end_min <= algo.epsilon_end:
+    if algo.munchausen and not (algo.munchausen_temperature > 0 >= algo.munchausen_floor):
         raise UsageError(
-            f"epsilon_ladder=log goes from epsilon_end_min={algo.epsilon_end_min} to "
-            f"epsilon_end={algo.epsilon_end}; choose 0 < epsilon_end_min <= epsilon_end"
+            f"munchausen_temperature={algo.munchausen_temperature} must be above 0, and "
+            f"munchausen_floor={algo.munchausen_floor} at most 0"
+        )
+    td = algo.prioritized and algo.priority_entry == "td"
+    if td and (algo.values != "expected" or algo.munchausen):
+        raise UsageError(
+            f"priority_entry=td with values={algo.values} and munchausen={algo.munchausen}: what "
+            "acting keeps gives the error of expected values alone; choose --priority-entry max"
         )
     if not isinstance(algo, R2D1Options) and model.memory != "none":
         raise UsageError(
             f"memory={model.memory} and dqn: its items are single transitions, in which a state "
             "cannot be learned; choose r2d1, which learns from sequences"
+        )
+
+
+def _check_exploration(algo: QLearningOptions, num_envs: int) -> None:
+    if algo.epsilon_ladder == "log" and not 0 < algo.epsilon_end_min <= algo.epsilon_end:
+        raise UsageError(
+            f"epsilon_ladder=log goes from epsilon_end_min={algo.epsilon_end_min} to "
+            f"epsilon_end={algo.epsilon_end}; choose 0 < epsilon_end_min <= epsilon_end"
+        )
+    if algo.epsilon_ladder != "none" and num_envs == 1:
+        raise UsageError(
+            f"epsilon_ladder={algo.epsilon_ladder} gives every environment an epsilon of its own, "
+            "and there is one; choose --epsilon-ladder none, or more environments"
         )

@@ -55,7 +55,8 @@ class LoopOptions:
     """Episodes of an evaluation; 0 never evaluates."""
 
     eval_stochastic: bool = False
-    """Evaluate with sampled actions instead of the most likely ones."""
+    """Evaluate with sampled actions (Q-learning: with training's mean epsilon and noise) instead of
+    the most likely ones."""
 
     eval_max_steps: int = 27_000
     """An evaluation ends an episode after so many steps (30 minutes of Atari)."""

@@ -169,12 +169,13 @@ class Runner:
         load_weights(parts.agent, state["agent"], str(self.folder))
         parts.algorithm.load(state["algorithm"])
         carry = like(window.example_carry(), state["window"], "window")
+        replay = parts.replay
+        kept = replay is None or replay.ring.blocks[0].answered == int(carry["start"])
         window.restore(carry)
-        if parts.replay is not None and not parts.replay.ready:
-            parts.algorithm.learning.refill()  # pyright: ignore[reportAttributeAccessIssue]
+        if not kept:
             self.console.message(
-                "the replay was not saved: a new one fills before learning goes on, so this run "
-                "is not the one that would have gone on without a stop"
+                "without the replay that it had the run fills a new one before it learns on: it is "
+                "not the one that would have gone on without a stop"
             )
         self.episodes.load(state["episodes"])
         self.recorder.load(state["recorder"])
@@ -213,6 +214,7 @@ class Runner:
         steps = self.episodes.env_steps
         if not self.run.loop.eval_episodes or self._evaluated_at == steps:
             return False
+        self.parts.agent.set_exploration(steps)
         self.console.activity(f"evaluating ({self.run.loop.eval_episodes} episodes)")
         evaluation = self._played()
         if evaluation is None:

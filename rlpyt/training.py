@@ -24,6 +24,9 @@ from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
 from rlpyt.stopping import StopSignal
 
+LARGE = 1e9  # bytes of a replay whose saving is told of
+DISK_SPEED = 150e6  # bytes a second, written, hashed and synced: measured, to the nearest 50 MB
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -126,20 +129,23 @@ def resume(
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     parts = build(run, Resolved(**record["resolved"]), model=model)
+    if drop_replay and parts.replay is None:
+        parts.close()
+        raise UsageError(f"{run.algo_name} has no replay to drop; resume without --drop-replay")
     try:
-        segments = segments_of(run, parts, folder)
-        saved = None
-        if done:
-            saved = checkpoint.load(
-                folder.path / "checkpoints",
-                accept=lambda state: _load_replay(segments, state, drop_replay),
-            )
-            done = saved[1]["env_steps"]
-        elif run.loop.init_from:
-            _start_from(parts, Path(run.loop.init_from))
-        resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
-        changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
         with folder.held():
+            segments = segments_of(run, parts, folder)
+            saved = None
+            if done:
+                saved = checkpoint.load(
+                    folder.path / "checkpoints",
+                    accept=lambda state: _load_replay(segments, state, drop_replay),
+                )
+                done = saved[1]["env_steps"]
+            elif run.loop.init_from:
+                _start_from(parts, Path(run.loop.init_from))
+            resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
+            changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
             folder.update(
                 status="running", resumed=resumed, schedule_steps=run.schedule_steps_from, **changed
             )
@@ -187,7 +193,7 @@ def _go(
         console = stack.enter_context(
             Console(
                 run.loop.env_steps,
-                [*header(run, parts, folder), *_resumed(done, run)],
+                [*header(run, parts, folder), *_saving(segments, run), *_resumed(done, run)],
                 env_steps=done,
                 history=csv.read_lines(folder.path / "progress.csv") if saved else (),
                 solved_return=parts.solved_return,
@@ -245,6 +251,17 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
             "is left out"
         )
     return lines
+
+
+def _saving(segments: Segments | None, run: Run) -> list[str]:
+    """What a large replay costs to save."""
+    if segments is None:
+        return []
+    size = segments.bytes_to_write(run.loop.env_steps // run.env.num_envs)
+    if size < LARGE:
+        return []
+    what = f"checkpoints write the replay as it grows, {size / 1e9:.1f} GB in all"
+    return [f"{what}, about {size / DISK_SPEED:.0f} s of the run; --no-save-replay leaves it out"]
 
 
 def _resumed(done: int, run: Run) -> list[str]:

@@ -35,7 +35,7 @@ LAYERS = [
     ["ring"],
     ["rows", "noise"],
     ["packed"],
-    ["storage"],
+    ["memory_budget", "storage"],
     ["arrays"],
     ["flags"],
     ["cores", "errors", "faultpoints", "generators", "stopping", "suggest"],

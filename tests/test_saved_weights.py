@@ -39,7 +39,7 @@ def without_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda f: original(f, backend="eager"))
 
 
-@pytest.mark.parametrize("kind", ["ppo", "normalized"])
+@pytest.mark.parametrize("kind", ["ppo", "normalized", "dqn", "rainbow"])
 def test_weights_of_a_compiled_run_load_in_a_plain_one(kind, tmp_path, without_code):
     """B224."""
     run = make(kind, tmp_path, compile="on", **SHORT)

@@ -7,7 +7,6 @@ from typing import final
 import numpy as np
 
 from rlpyt.algos.options import QLearningOptions
-from rlpyt.errors import UsageError
 
 
 @final
@@ -40,17 +39,6 @@ def _ends(options: QLearningOptions, num_envs: int) -> np.ndarray:
         case "none":
             return np.full(num_envs, options.epsilon_end)
         case "log":  # the original rlpyt's
-            least = options.epsilon_end_min
-            if not 0 < least <= options.epsilon_end:
-                raise UsageError(
-                    f"epsilon_ladder=log goes from epsilon_end_min={least} to epsilon_end="
-                    f"{options.epsilon_end}; choose 0 < epsilon_end_min <= epsilon_end"
-                )
-            return np.geomspace(least, options.epsilon_end, num_envs)
+            return np.geomspace(options.epsilon_end_min, options.epsilon_end, num_envs)
         case "apex":  # Horgan et al. (2018), section 4.1, with their epsilon = 0.4, alpha = 7
-            if num_envs == 1:
-                raise UsageError(
-                    "epsilon_ladder=apex gives a single environment epsilon 0.4 for ever; choose "
-                    "--epsilon-ladder none, or more environments"
-                )
-            return 0.4 ** (1 + 7 * np.arange(num_envs) / (num_envs - 1))
+            return 0.4 ** (1 + 7 * np.arange(num_envs) / max(1, num_envs - 1))

@@ -79,7 +79,7 @@ class QLearningAgent(nn.Module):
         self.returns, self.options, self.normalizer = returns, options, normalizer
         self.precision = precision
         self.normals = model.noise
-        self.keeps = options.priority_entry == "td"
+        self.keeps = options.prioritized and options.priority_entry == "td"
         self.device = torch.device("cpu")
         self._plain = normalizer is None  # what is read is given as it is: on the CPU, too
         self.__dict__ |= {"model": self.model, "target": self.target}  # without __getattr__: faster
@@ -108,11 +108,8 @@ class QLearningAgent(nn.Module):
     def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Tensor, Any, Any]:
         """Answer one row.
 
-        A batch of another size than the training environments' (an evaluation's, a single
-        observation) is answered with their mean epsilon.
-
         Args:
-            inputs: [B, ...].
+            inputs: [B, ...] of the training environments; `evaluation` has others answered.
             state: as fed at this row; the model resets it where `first`.
             noise: [B, 2 + normals] (`noise.Noise`); None is greedy, with the mean weights.
 
@@ -121,10 +118,9 @@ class QLearningAgent(nn.Module):
         """
         if noise is None:
             return self.answer(inputs, state)
-        epsilon = self.epsilon if len(noise) == len(self.epsilon) else self.epsilon.mean()
         noise = noise.to(self.device)
         normals = noise[:, UNIFORMS:] if self.normals else None
-        return self.answer(inputs, state, noise, epsilon, normals)
+        return self.answer(inputs, state, noise, self.epsilon, normals)
 
     def answer(
         self,
@@ -155,9 +151,13 @@ class QLearningAgent(nn.Module):
         taken = value.gather(1, action.unsqueeze(1)).squeeze(1)
         return action, QKept(taken, value.amax(1)), state
 
-    def evaluation(self, stochastic: bool) -> QLearningAgent | EvaluatedAgent:
-        """Who acts in evaluations: this agent as it explores, or with `eval_epsilon` alone."""
-        return self if stochastic else EvaluatedAgent(self, self.options.eval_epsilon)
+    def evaluation(self, stochastic: bool) -> EvaluatedAgent:
+        """Who answers others than the training environments.
+
+        Args:
+            stochastic: with training's mean epsilon and with noise; else with `eval_epsilon` alone.
+        """
+        return EvaluatedAgent(self, None if stochastic else self.options.eval_epsilon)
 
     def z(
         self,
@@ -193,24 +193,31 @@ class QLearningAgent(nn.Module):
 
 @final
 class EvaluatedAgent:
-    """Acts in evaluations: the mean weights of noisy layers, one epsilon, nothing kept.
-
-    The agent's own epsilon is neither read nor changed.
+    """Answers any number of environments with one epsilon, and keeps nothing beside actions.
 
     Args:
         agent: answers.
-        epsilon: probability of a random action.
+        epsilon: probability of a random action, with the mean weights of noisy layers; None: the
+            mean of training's, with noise.
     """
 
-    uniforms, normals = UNIFORMS, 0
+    uniforms = UNIFORMS
 
-    def __init__(self, agent: QLearningAgent, epsilon: float) -> None:
+    def __init__(self, agent: QLearningAgent, epsilon: float | None) -> None:
         self.agent, self.epsilon = agent, epsilon
+        self.model = agent.model
+        self.normals = agent.normals if epsilon is None else 0
 
     def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Tensor, Any, Any]:
         """Answer one row; see `QLearningAgent.act`."""
-        noise = None if noise is None else noise.to(self.agent.device)
-        action, _, state = self.agent.answer(inputs, state, noise, self.epsilon)
+        agent = self.agent
+        if noise is None:
+            action, _, state = agent.answer(inputs, state)
+            return action, (), state
+        noise = noise.to(agent.device)
+        epsilon = agent.epsilon.mean() if self.epsilon is None else self.epsilon
+        normals = noise[:, UNIFORMS:] if self.normals else None
+        action, _, state = agent.answer(inputs, state, noise, epsilon, normals)
         return action, (), state
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
-from rlpyt.algos.learner import Learner
+from rlpyt.algos.learner import Learner, compiled
 from rlpyt.algos.options import A2COptions
 from rlpyt.algos.windows import Sample, WindowReader, fold
 from rlpyt.arrays import tree_map
@@ -52,7 +52,7 @@ class A2C:
             else partial(Adam, eps=options.optimizer_eps)
         )
         self.learner = Learner(agent.model, optimizer, options.max_grad_norm)
-        self._loss = torch.compile(self.loss) if compile else self.loss
+        self._loss = compiled(self.loss, agent) if compile else self.loss
 
     def update(self, window: Window, env_steps: int) -> dict[str, Tensor]:
         """Learn from a window that was collected by the present weights.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.agents.q_learning import QLearningAgent
+from rlpyt.algos.learner import compiled
 from rlpyt.algos.options import DQNOptions
 from rlpyt.algos.q_targets import Draws, bonus, draw, next_values, taken_of
 from rlpyt.algos.replay_learning import ReplayLearning
@@ -54,7 +55,7 @@ class DQN:
     ) -> None:
         self.agent, self.options, self.generator = agent, options, generator
         self.learning = ReplayLearning(agent, options, replay, total_env_steps)
-        self._loss = torch.compile(self.loss) if compile else self.loss
+        self._loss = compiled(self.loss, agent) if compile else self.loss
 
     @property
     def learner(self) -> Any:
@@ -90,7 +91,7 @@ class DQN:
         if n == 1:
             following = inputs[1]
         else:
-            columns = torch.arange(len(m))
+            columns = torch.arange(len(m), device=m.device)
             following = tree_map(lambda x: x[m, columns], inputs)
         batch = Transitions(inputs[0], rows.action[0], returns, discount, following)
         batch = to_device(batch, self.agent.device)

@@ -9,8 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from rlpyt.models.flat import FlatParameters, Optimizer
+from rlpyt.models.memory import Memory
 
 Loss = Callable[..., tuple[Tensor, Tensor]]
+
+
+def compiled(loss: Loss, agent: nn.Module) -> Loss:
+    """The loss compiled; memories stay eager, for how they loop depends on where episodes end."""
+    for module in agent.modules():
+        if isinstance(module, Memory):
+            module.forward = torch.compiler.disable(module.forward)
+    return torch.compile(loss)
 
 
 class Learner:

@@ -130,7 +130,8 @@ class ReplayOptions:
     """Adam, or RMSprop centred and with decay 0.95 (Mnih et al., 2015)."""
 
     optimizer_eps: float = 1e-8
-    """Epsilon of Adam; RMSprop's lies inside the root (0.01 in Mnih et al., 2015)."""
+    """Epsilon of Adam; RMSprop's lies in the root (Mnih et al., 2015: 0.01, beside the square of
+    a gradient summed over the batch; ours is a mean)."""
 
     batch_size: int = 32
     """Items of an update: transitions, or sequences of a recurrent algorithm."""
@@ -139,13 +140,17 @@ class ReplayOptions:
     """Rows that the replay holds, over all environments."""
 
     replay_ratio: float = 8.0
-    """Rows trained per environment step; 8 is an update of 32 transitions every 4 steps."""
+    """Rows trained per environment step (burn-in counts); 8: 32 transitions every 4 steps."""
 
     learning_starts: int = 1000
     """Environment steps before the first update."""
 
     save_replay: bool = True
     """Checkpoints hold the replay; without it a resumed run fills a new one first."""
+
+    replay_memory: Literal["host", "pinned", "device"] = "host"
+    """Where updates read the replay: in host memory; there, by way of page-locked memory; or in a
+    copy of all of it on the device, to which each row goes once."""
 
     n_step: int = 1
     """Rewards that are summed before the bootstrap."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
-from rlpyt.algos.learner import Learner
+from rlpyt.algos.learner import Learner, compiled
 from rlpyt.algos.options import PPOOptions
 from rlpyt.algos.windows import Sample, WindowReader, fold, shuffled
 from rlpyt.arrays import tree_map
@@ -59,7 +59,7 @@ class PPO:
         self.learner = Learner(
             agent.model, partial(Adam, eps=options.optimizer_eps), options.max_grad_norm
         )
-        self._loss = torch.compile(self.loss) if compile else self.loss
+        self._loss = compiled(self.loss, agent) if compile else self.loss
         self._clip = torch.zeros((), device=agent.device)  # a tensor: compiled once
 
     def update(self, window: Window, env_steps: int) -> dict[str, Tensor]:

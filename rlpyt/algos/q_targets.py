@@ -24,6 +24,9 @@ class Draws(NamedArrayTuple):
     target_fractions: Any = None  # [..., K] of the targets'
 
 
+NOTHING = Draws()
+
+
 def draw(agent: QLearningAgent, generator: torch.Generator, *leading: int) -> Draws:
     """Fresh noise for each network's pass (Fortunato et al., 2018, section 3), fresh fractions.
 
@@ -31,6 +34,8 @@ def draw(agent: QLearningAgent, generator: torch.Generator, *leading: int) -> Dr
         generator: of the CPU, so that a run is the same on every device.
         leading: dimensions of the rows that fractions are drawn for, (N,) or (L, N).
     """
+    if not agent.normals and not agent.returns.fractions_learn:
+        return NOTHING
     draws = Draws()
     if agent.normals:
         online, chooser, target = torch.randn((3, agent.normals), generator=generator).unbind()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.agents.q_learning import QLearningAgent
+from rlpyt.algos.learner import compiled
 from rlpyt.algos.options import R2D1Options
 from rlpyt.algos.q_targets import Draws, draw, taken_of
 from rlpyt.algos.replay_learning import ReplayLearning
@@ -64,7 +65,7 @@ class R2D1:
     ) -> None:
         self.agent, self.options, self.generator = agent, options, generator
         self.learning = ReplayLearning(agent, options, replay, total_env_steps)
-        self._loss = torch.compile(self.loss) if compile else self.loss
+        self._loss = compiled(self.loss, agent) if compile else self.loss
 
     @property
     def learner(self) -> Any:
@@ -111,7 +112,7 @@ class R2D1:
             action=trained.action,
             returns=returns,
             discount=discount,
-            bootstrap=m + torch.arange(options.train_rows)[:, None],
+            bootstrap=m + torch.arange(options.train_rows, device=m.device)[:, None],
             live=~trained.last,
         )
         batch = to_device(batch, self.agent.device)

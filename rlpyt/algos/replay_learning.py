@@ -52,7 +52,7 @@ class ReplayLearning:
         self.target = FlatParameters(agent.target)
         self.credit = 0.0  # rows that may be trained now
         self.generated = self.trained = 0  # rows since learning started
-        self._waits = False  # a run that was resumed without its replay
+        self._filled = False
 
     def update(
         self,
@@ -83,16 +83,15 @@ class ReplayLearning:
             batch = read(self.replay.window)
             batch = batch.replace(weight=self.weights(drawn))
             metrics = self.step(loss, env_steps, batch, draw(batch))
-            errors = metrics[k:-1]
             if self.options.prioritized:
-                self.replay.update(drawn, errors.cpu().numpy())
-            seen.append(torch.cat([metrics[:k], metrics[-1:], errors.mean().view(1)]))
+                self.replay.update(drawn, metrics[k:-1].cpu().numpy())
+            seen.append(metrics)
         self.observe(window)
         found: dict[str, Any] = self.metrics()
         if seen:
-            means = torch.stack(seen).mean(0).unbind()
-            tags = (*names, "loss/gradient_norm", "loss/error")
-            found |= dict(zip(tags, means, strict=True))
+            means = torch.stack(seen).mean(0) if len(seen) > 1 else seen[0]
+            found |= dict(zip(names, means[:k].unbind(), strict=True))
+            found |= {"loss/error": means[k:-1].mean(), "loss/gradient_norm": means[-1]}
         return found
 
     def due(self, window: Any, env_steps: int) -> int:
@@ -105,7 +104,7 @@ class ReplayLearning:
         options = self.options
         live = int((~window.rows.last[:-1]).sum())
         counted = min(live, max(0, env_steps + live - options.learning_starts))
-        if not self.replay.ready or self._refills():
+        if not (self._filled or self._fill()):
             return 0
         self.generated += counted
         self.credit += options.replay_ratio * counted
@@ -125,6 +124,9 @@ class ReplayLearning:
         metrics = self.learner.step(loss, lr, *inputs)
         if self.learner.updates % options.target_update_updates == 0:
             self.target.vector.lerp_(self.learner.parameters.vector, options.target_tau)
+            own = self.agent.model.buffers()  # such as those of a user's batch normalization
+            for follows, buffer in zip(self.agent.target.buffers(), own, strict=True):
+                follows.copy_(buffer)
         return metrics
 
     def beta(self, env_steps: int) -> float:
@@ -161,7 +163,6 @@ class ReplayLearning:
             "learner": self.learner.state(),
             "credit": self.credit,
             "rows": [self.generated, self.trained],
-            "waits": self._waits,
             "replay": self.replay.state(),
         }
 
@@ -169,16 +170,11 @@ class ReplayLearning:
         self.learner.load(state["learner"])
         self.credit = state["credit"]
         self.generated, self.trained = state["rows"]
-        self._waits = state["waits"]
         self.replay.load(state["replay"])
 
-    def refill(self) -> None:
-        """Wait for a new replay: the run was resumed without the one that it learned from."""
-        self._waits = self.generated > 0
-
-    def _refills(self) -> bool:
-        """Whether a new replay still holds too little to learn from."""
+    def _fill(self) -> bool:
+        """Whether the replay holds as much as when learning starts: a resumed run's may be new."""
         ring = self.replay.ring
         wanted = min(self.options.learning_starts, ring.capacity * ring.num_envs)
-        self._waits = self._waits and self.replay.rows < wanted
-        return self._waits
+        self._filled = self.replay.ready and self.replay.rows >= wanted
+        return self._filled

@@ -106,11 +106,11 @@ class ReturnsHead(nn.Module):
         if normals is not None and self.noise:
             factors = noise_factors(normals).split(self.sizes, -1)
         own = len(self.advantage.sizes)
-        z = self.advantage(features, factors[:own])
+        z = self.advantage.forward(features, factors[:own])
         z = z.view(*z.shape[:-1], self.actions, self.outputs)
         if self.value is None:
             return z
-        return z + (self.value(features, factors[own:]) - z.mean(-2)).unsqueeze(-2)
+        return z + (self.value.forward(features, factors[own:]) - z.mean(-2)).unsqueeze(-2)
 
 
 @final

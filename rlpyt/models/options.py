@@ -80,7 +80,8 @@ class QNetworkOptions(ModelOptions):
     """Widths of hidden layers in the head, in each stream of a dueling one."""
 
     noisy: bool = False
-    """Layers of the head with learned noise in place of epsilon (Fortunato et al., 2018)."""
+    """Layers of the head with learned noise (Fortunato et al., 2018), beside epsilon, which is
+    chosen apart."""
 
     noisy_sigma: float = 0.5
     """The noise's scale at the start, sigma_0."""

@@ -75,14 +75,15 @@ class QNetwork(nn.Module):
             fractions: of implicit quantiles, [..., N] or [N] for all rows, in (0, 1); None: evenly
                 spaced, those of a greedy choice.
         """
-        features, state = self.trunk(inputs, state)
+        # (forward, here and below it: see ActorCritic.policy)
+        features, state = self.trunk.forward(inputs, state)
         if self.embedding is None:
-            return self.head(features, noise), state
+            return self.head.forward(features, noise), state
         fractions = self.greedy if fractions is None else fractions.to(features.device)
         features = self.embedding(features, fractions)
         if noise is not None and noise.dim() > 1:
             noise = noise.unsqueeze(-2)  # a row's fractions share its noise
-        z = self.head(features, noise)  # [..., N, A, 1]
+        z = self.head.forward(features, noise)  # [..., N, A, 1]
         return z.squeeze(-1).transpose(-1, -2), state
 
 

@@ -25,13 +25,14 @@ papers and Dopamine go on to 50M."""
 
 # Mnih et al. (2015), extended data table 1. Its "target network update frequency 10,000" is said to
 # count updates; in the code that was released (and in DQN Zoo) it counts environment steps, which
-# are 2,500 updates. Error clipping is the Huber loss; gradients are not clipped.
+# are 2,500 updates. Its 0.01 is added to the square of a gradient summed over the batch, where ours
+# is a mean (so in DQN Zoo). Error clipping is the Huber loss; gradients are not clipped.
 MNIH = DQNOptions(
     horizon=1,
     gamma=0.99,
     lr=2.5e-4,
     optimizer="rmsprop",
-    optimizer_eps=0.01,
+    optimizer_eps=0.01 / 32**2,
     max_grad_norm=0.0,
     batch_size=32,
     replay_size=1_000_000,
@@ -81,7 +82,7 @@ ORIGINAL = DQNOptions(
     reward_clip="sign",
     double=False,
     epsilon_end=0.01,
-    epsilon_steps=1_000_000,
+    epsilon_steps=950_000,  # from 50k steps to 1M
     eval_epsilon=0.001,
 )
 

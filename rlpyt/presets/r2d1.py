@@ -154,7 +154,7 @@ def atari(env: Any) -> Run:
             loss="squared",
             value_rescale=1e-3,
             epsilon_end=0.01,
-            epsilon_steps=1_000_000,
+            epsilon_steps=900_000,  # from 100k steps to 1M
             eval_epsilon=0.001,
         ),
         model=QNetworkOptions(

@@ -245,6 +245,8 @@ def _checked(priority: np.ndarray | Tensor, starts: np.ndarray, columns: np.ndar
     """Priorities [M] as float64; one that is negative or not finite is an error."""
     array = priority.numpy(force=True) if isinstance(priority, Tensor) else priority
     error = np.asarray(array, np.float64)
+    if not len(error):
+        return error
     # argmin and argmax find a NaN first, and are three times as fast as min and max.
     if error[error.argmin()] >= 0 and error[error.argmax()] < np.inf:
         return error

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rlpyt.errors import UsageError
 from rlpyt.replays.drawn import Drawn
 from rlpyt.replays.prioritized import Prioritized
 from rlpyt.replays.uniform import Uniform
@@ -32,6 +33,14 @@ class Replay:
         length: int,
         generator: np.random.Generator,
     ) -> None:
+        needed = ring.history + length + ring.state_interval - 1
+        if ring.capacity < needed:
+            raise UsageError(
+                f"a replay of {ring.capacity} rows for each of {ring.num_envs} environments never "
+                f"holds an item: {length} rows, the {ring.history} before that it is read with, "
+                f"beginning at every {ring.state_interval}th; choose replay_size of at least "
+                f"{needed * ring.num_envs}"
+            )
         self.ring, self.selector, self.generator = ring, selector, generator
         self.window: Window = ring.window(items, length)  # of the newest draw, [length, items]
 

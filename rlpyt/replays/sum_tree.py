@@ -30,7 +30,8 @@ class SumTree:
         depth = max(0, -(-size // TOP) - 1).bit_length()
         nodes = -(-size >> depth)  # on top
         self._levels = [np.zeros(nodes << i) for i in range(depth, -1, -1)]  # from the leaves up
-        self._pairs = [level.reshape(-1, 2) for level in self._levels[:-1]]
+        # Two neighbours as one complex number are read at once.
+        self._pairs = [level.view(np.complex128) for level in self._levels[:-1]]
         self._before = np.zeros(nodes + 1)  # sums of the nodes before each, and of all
         self._most = 0.0  # the largest mass that can be found
         self._changed = False
@@ -47,8 +48,8 @@ class SumTree:
         self._levels[0][index] = value
         for pairs, above in zip(self._pairs, self._levels[1:], strict=True):
             index = index >> 1
-            both = pairs.take(index, 0)  # [M, 2]
-            above[index] = both[:, 0] + both[:, 1]
+            both = pairs[index]
+            above[index] = both.real + both.imag
         self._changed = True
 
     def set_range(self, begin: int, values: np.ndarray) -> None:
@@ -58,7 +59,7 @@ class SumTree:
         for pairs, above in zip(self._pairs, self._levels[1:], strict=True):
             begin, end = begin >> 1, -(-end >> 1)
             both = pairs[begin:end]
-            np.add(both[:, 0], both[:, 1], above[begin:end])
+            np.add(both.real, both.imag, above[begin:end])
         self._changed = True
 
     def find(self, mass: np.ndarray) -> np.ndarray:

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from small_parts import make
 from small_q import ACTIONS, FEW, chance_inputs, small_agent, spec
 
+from rlpyt import rules
 from rlpyt.agents.exploration import Epsilon
 from rlpyt.agents.q_learning import QLearningAgent, random_action
 from rlpyt.algos.options import DQNOptions, QLearningOptions
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.errors import UsageError
 from rlpyt.functional.q_values import masked_q
+from rlpyt.models.options import QNetworkOptions
 from rlpyt.policy import Policy
 from rlpyt.rows import Inputs
 
@@ -103,7 +105,7 @@ def test_each_environment_is_answered_at_random_as_often_as_its_own_epsilon_says
     assert agent.epsilon.tolist() == pytest.approx([0.05, 0.2, 0.8])
 
 
-def test_a_batch_of_another_size_is_answered_with_the_mean_epsilon():
+def test_others_than_the_training_environments_are_answered_with_the_mean_epsilon():
     agent = small_agent(DQNOptions(epsilon_ladder="apex", learning_starts=0, epsilon_steps=0))
     agent.set_exploration(1)
     mean = float(agent.epsilon.mean())
@@ -111,7 +113,8 @@ def test_a_batch_of_another_size_is_answered_with_the_mean_epsilon():
     greedy = int(greedy_of(agent, inputs, ()))
     u1 = ((greedy + 1) % ACTIONS + 0.5) / ACTIONS  # the action after it
     for u0, moved in ((mean - 0.01, True), (mean + 0.01, False)):
-        action, _, _ = agent.act(inputs, (), noise_of(agent, 1, u0, u1))
+        actor = agent.evaluation(stochastic=True)
+        action, _, _ = actor.act(inputs, (), noise_of(agent, 1, u0, u1))
         assert (int(action) != greedy) == moved
 
 
@@ -213,7 +216,7 @@ def test_rows_one_by_one_and_as_a_sequence_have_the_same_values(name):
 
 def test_noisy_layers_are_drawn_for_each_column_and_not_without_noise():
     """B172: acting has the noise that it is given, evaluation none of it."""
-    agent = small_agent(exploring(0.0), **MODELS["noisy"])
+    agent = small_agent(exploring(0.0), num_envs=256, **MODELS["noisy"])
     one = chance_inputs(agent, 1)
     inputs = tree_map(lambda x: x.expand(256, *x.shape[1:]), one)
     noise = torch.randn(256, 2 + agent.normals)
@@ -228,7 +231,8 @@ def test_noisy_layers_are_drawn_for_each_column_and_not_without_noise():
 
 @pytest.mark.parametrize("mask", [False, True])
 def test_the_values_kept_are_of_the_action_taken_and_of_the_best(mask):
-    agent = small_agent(exploring(0.5, priority_entry="td"), mask=mask, num_envs=64)
+    options = exploring(0.5, prioritized=True, priority_entry="td")
+    agent = small_agent(options, mask=mask, num_envs=64)
     kept = agent.example_kept()
     assert kept._fields == ("taken", "best") and {x.dtype for x in kept} == {np.dtype("float32")}
     inputs = chance_inputs(agent, 64, mask=mask)
@@ -238,7 +242,8 @@ def test_the_values_kept_are_of_the_action_taken_and_of_the_best(mask):
     assert torch.equal(kept.taken, value[torch.arange(64), action])
     assert torch.equal(kept.best, masked_q(value, inputs.mask).max(-1).values)
     assert (kept.taken < kept.best).any() and (kept.taken <= kept.best).all()
-    assert small_agent(exploring(0.5)).example_kept() == ()
+    for options in (exploring(0.5), exploring(0.5, priority_entry="td")):
+        assert small_agent(options).example_kept() == ()
 
 
 def test_half_precision_stays_inside_the_network():
@@ -328,7 +333,7 @@ def test_the_apex_ladder_is_the_papers():
     half = Epsilon(options, 8)(5)
     assert half == pytest.approx(0.5 + 0.5 * found)
     with pytest.raises(UsageError, match="more environments"):
-        Epsilon(options, 1)
+        rules.check(options, QNetworkOptions(), 1, 10_000)
 
 
 def test_the_log_ladder_is_the_originals():
@@ -342,10 +347,10 @@ def test_the_log_ladder_is_the_originals():
     )
     assert Epsilon(options, 4)(0) == pytest.approx([1.0] * 4)
     assert Epsilon(options, 4)(10) == pytest.approx([0.0005, 0.0029, 0.0171, 0.1], rel=0.02)
-    assert Epsilon(options, 1)(10) == pytest.approx([0.0005])
     for least in (0.0, 0.2):
+        other = dataclasses.replace(options, epsilon_end_min=least)
         with pytest.raises(UsageError, match=f"epsilon_end_min={least}"):
-            Epsilon(dataclasses.replace(options, epsilon_end_min=least), 4)
+            rules.check(other, QNetworkOptions(), 4, 10_000)
 
 
 # ---------------------------------------------------------------- evaluation, prediction
@@ -354,7 +359,9 @@ def test_the_log_ladder_is_the_originals():
 @pytest.mark.parametrize("name", ["plain", "noisy", "lstm"])
 def test_an_evaluation_has_its_own_epsilon_and_leaves_the_agents_alone(name):
     agent = small_agent(
-        exploring(1.0, eval_epsilon=0.25, priority_entry="td"), **MODELS[name], num_envs=2
+        exploring(1.0, eval_epsilon=0.25, prioritized=True, priority_entry="td"),
+        **MODELS[name],
+        num_envs=2,
     )
     tester = agent.evaluation(stochastic=False)
     inputs = chance_inputs(agent, 7)  # another number of environments
@@ -372,7 +379,6 @@ def test_an_evaluation_has_its_own_epsilon_and_leaves_the_agents_alone(name):
     assert torch.equal(action, greedy)
     assert agent.epsilon.tolist() == [1.0, 1.0]
     assert all(torch.equal(x, y) for x, y in zip(tree_leaves(state), fed, strict=True))
-    assert agent.evaluation(stochastic=True) is agent
 
 
 def test_a_policy_gradient_agent_offers_what_runs_ask_of_any_agent():

@@ -1,0 +1,106 @@
+"""Whether a replay fits into memory: said before a run begins, not by the system hours later.
+
+Memory for rows is taken up as they are written, so a replay that is too large makes a run slow, or
+has it killed, when it is half full.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlpyt.arrays import tree_leaves
+from rlpyt.errors import UsageError
+
+_LIMITS = (  # of control groups, version 2 and 1: the limit, what is used, what of it is only cache
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def row_bytes(row: Any, state: Any = (), interval: int = 1, prioritized: bool = False) -> float:
+    """Memory of one row of one environment in a replay.
+
+    Args:
+        row: example without leading dimensions.
+        state: [B, ...] example of the state, which is kept at every `interval`-th row.
+        prioritized: every item that begins at such a row has a leaf in a sum tree.
+    """
+    kept = sum(x[0].nbytes for x in tree_leaves(state))
+    tree = 2 * np.dtype(np.float64).itemsize if prioritized else 0
+    return sum(np.asarray(x).nbytes for x in tree_leaves(row)) + (kept + tree) / interval
+
+
+def require(rows: int, bytes_per_row: float, root: Path = Path("/")) -> None:
+    """Refuse a replay that cannot be held.
+
+    Args:
+        rows: that it will hold, over all environments.
+        bytes_per_row: see `row_bytes`.
+        root: below it lie /proc and /sys.
+    """
+    needed, available = int(rows * bytes_per_row), available_bytes(root)
+    if available is None or needed <= available:
+        return
+    fits = int(0.9 * available / bytes_per_row)  # the rest of the run takes memory too
+    raise UsageError(
+        f"the replay needs {needed:,} bytes ({_gigabytes(needed)}: {rows:,} rows of "
+        f"{bytes_per_row:,.0f} bytes), and {available:,} ({_gigabytes(available)}) are available; "
+        f"choose --replay-size {fits} or less, a smaller observation, or free memory"
+    )
+
+
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """Memory that this process can still take; None where the system does not say.
+
+    What the system has, swap not counted, and what each control group above this process leaves.
+    """
+    left = [x for x in (_system(root), *_control_groups(root)) if x is not None]
+    return min(left, default=None)
+
+
+def _system(root: Path) -> int | None:
+    for line in _lines(root / "proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _control_groups(root: Path) -> list[int]:
+    """What the limits of this process's control groups leave, from its own to the outermost."""
+    mounts = root / "sys/fs/cgroup"
+    left = []
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = mounts / "memory" if controllers else mounts
+        own = top / path.strip("/")
+        for group in (own, *own.parents):
+            if not group.is_relative_to(top):
+                break
+            left += [x for names in _LIMITS if (x := _left(group, *names)) is not None]
+    return left
+
+
+def _left(group: Path, limit: str, used: str, cache: str) -> int | None:
+    """What a control group's limit leaves; None where it sets none."""
+    try:
+        most, now = int((group / limit).read_text()), int((group / used).read_text())
+    except (OSError, ValueError):  # "max" is no limit
+        return None
+    stat = dict(line.split() for line in _lines(group / "memory.stat"))
+    return max(0, most - now + int(stat.get(cache, 0)))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB"

@@ -1,0 +1,51 @@
+"""Networks of users: what does not fit is told of before a run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from rlpyt.errors import UsageError
+
+
+def check(network: Any, needed: Sequence[str]) -> None:
+    """Refuse a network that an agent cannot use.
+
+    Args:
+        needed: names that it must have.
+    """
+    kind = type(network).__name__
+    if not isinstance(network, nn.Module):
+        raise UsageError(
+            f"model made {network!r}, a {kind}; it must return a torch.nn.Module (docs/agents.md)"
+        )
+    missing = [name for name in needed if not hasattr(network, name)]
+    if missing:
+        raise UsageError(
+            f"the network {kind} has no {' and no '.join(missing)}; docs/agents.md says what an "
+            "agent asks of its network"
+        )
+    for name, part in network.named_modules():
+        if isinstance(part, _BatchNorm | _DropoutNd):
+            raise UsageError(
+                f"the network {kind} has {type(part).__name__} ({name}), which answers otherwise "
+                "while training than while playing; here acting, learning and evaluating are one "
+                "function of the weights: use LayerNorm or GroupNorm, and no dropout"
+            )
+
+
+def check_shape(network: Any, shape: Sequence[int], wanted: Sequence[int], what: str) -> None:
+    """Refuse outputs of another shape than is wanted.
+
+    Args:
+        what: they are.
+    """
+    if tuple(shape) != tuple(wanted):
+        raise UsageError(
+            f"the network {type(network).__name__} gives {what} of shape {tuple(shape)} for one "
+            f"row; {tuple(wanted)} is wanted"
+        )
