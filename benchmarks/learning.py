@@ -61,7 +61,7 @@ class Experiment:
 FIVE, TEN = tuple(range(5)), tuple(range(10))
 NO_SPREAD = float("nan")
 POSITIONS = "--env rlpyt/CartPolePositions-v0"
-RAINBOW = "--double --dueling --head-sizes 64 --prioritized --n-step 3 --values categorical --noisy"
+RAINBOW = "--double --dueling --head-sizes 64 --prioritized --values categorical --noisy"
 CARTPOLE = "dqn --env CartPole-v1"
 ZOO_CARTPOLE = Published(500.0, NO_SPREAD, 1, "RL Zoo, DQN and QR-DQN at 50k", least=500.0)
 YOUNG_TIAN = "Young and Tian (2019), DQN at 1M, last 100, off a curve"

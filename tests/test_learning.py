@@ -1,4 +1,4 @@
-"""Learning, by fixed seeds: RESULTS' T0 rows for policy gradients. Runs are bit-reproducible."""
+"""Learning, by fixed seeds: RESULTS' T0 rows. Runs are bit-reproducible."""
 
 import dataclasses
 from typing import Any
@@ -54,3 +54,27 @@ def test_with_a_gru_it_reaches_as_much_within_100k_steps():
 
 def test_its_memoryless_twin_cannot():
     assert evaluated("ppo", POSITIONS, 50_000, "none") <= 100
+
+
+@pytest.mark.parametrize(
+    ("values", "network"),
+    [
+        ({}, {}),
+        ({"values": "implicit"}, {}),
+        (
+            {"values": "categorical", "double": True, "prioritized": True},
+            {"dueling": True, "head_sizes": (64,), "noisy": True},
+        ),
+    ],
+    ids=["dqn", "iqn", "rainbow"],
+)
+def test_variants_of_dqn_learn_cart_pole_in_50k_steps(values, network):
+    """The others take as long each: `benchmarks/learning.py` runs them all, on more seeds."""
+    run = presets.choose("dqn", "CartPole-v1")
+    run = dataclasses.replace(
+        run,
+        algo=dataclasses.replace(run.algo, **values),
+        model=dataclasses.replace(run.model, **network),
+        loop=dataclasses.replace(run.loop, seed=0, checkpoint_interval=0),
+    )
+    assert train(run, mode="quiet").summary()["eval_return"] >= 450

@@ -18,7 +18,7 @@ def compiled(loss: Loss, agent: nn.Module) -> Loss:
     """The loss compiled; memories stay eager, for how they loop depends on where episodes end."""
     for module in agent.modules():
         if isinstance(module, Memory):
-            module.forward = torch.compiler.disable(module.forward)
+            module.forward = torch.compiler.disable(module.forward)  # type: ignore[method-assign]
     return torch.compile(loss)
 
 

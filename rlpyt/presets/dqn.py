@@ -116,6 +116,10 @@ def default(env: Any) -> Run:
 def classic(env: Any) -> Run:
     """CartPole, for every variant of DQN."""
     return Run(
+        # Ours, for 50k steps; chosen on seeds 0, 1, 2 and 6, all of which evaluate to 500. With one
+        # step instead of three 8 of 9 did; with the target network twice as fast seed 2 had 495,
+        # four times as fast two of four seeds stopped at 119 and 255. Epsilon: about the zoo's for
+        # QR-DQN, as is an update of 64 every other step.
         env=EnvOptions(env, num_envs=8),
         algo=DQNOptions(
             horizon=8,
@@ -126,12 +130,13 @@ def classic(env: Any) -> Run:
             replay_size=50_000,
             replay_ratio=32.0,
             learning_starts=1000,
-            target_update_updates=100,
+            n_step=3,
+            target_update_updates=200,
             double=False,
             num_quantiles=32,
             num_fractions=8,
             v_min=0.0,
-            v_max=100.0,
+            v_max=100.0,  # 1 / (1 - gamma)
             epsilon_end=0.04,
             epsilon_steps=8000,
         ),
