@@ -60,13 +60,12 @@ def test_its_memoryless_twin_cannot():
     ("values", "network"),
     [
         ({}, {}),
-        ({"values": "implicit"}, {}),
         (
             {"values": "categorical", "double": True, "prioritized": True},
             {"dueling": True, "head_sizes": (64,), "noisy": True},
         ),
     ],
-    ids=["dqn", "iqn", "rainbow"],
+    ids=["dqn", "rainbow"],
 )
 def test_variants_of_dqn_learn_cart_pole_in_50k_steps(values, network):
     """The others take as long each: `benchmarks/learning.py` runs them all, on more seeds."""
