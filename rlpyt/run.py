@@ -122,7 +122,8 @@ class Run:
 
     env: EnvOptions
     algo: Algorithm
-    model: Network = None  # type: ignore[assignment]  # unset: the algorithm's kind, by default
+    # Unset, it becomes the algorithm's own kind before anyone can read it (`__post_init__`).
+    model: Network = None  # type: ignore[assignment]
     loop: LoopOptions = field(default_factory=LoopOptions)
     preset: str = "none"  # where the defaults came from
 

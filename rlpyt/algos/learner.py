@@ -18,7 +18,8 @@ def compiled(loss: Loss, agent: nn.Module) -> Loss:
     """The loss compiled; memories stay eager, for how they loop depends on where episodes end."""
     for module in agent.modules():
         if isinstance(module, Memory):
-            module.forward = torch.compiler.disable(module.forward)  # type: ignore[method-assign]
+            # Of this module alone: decorating the class would import torch._dynamo with it.
+            module.__dict__["forward"] = torch.compiler.disable(module.forward)
     return torch.compile(loss)
 
 

@@ -172,7 +172,7 @@ def _help(argv: Sequence[str]) -> None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=MISSING))
     summary = (ALGORITHMS[algo].__doc__ or "").partition("\n")[0]
     print_help(
-        TrainOptions[ALGORITHMS[algo], type(run.model)],  # type: ignore[misc]
+        TrainOptions[ALGORITHMS[algo], type(run.model)],  # type: ignore[misc]  # bound at run time
         _options(run),
         f"rlpyt train {algo} --env ID",
         f"{summary}\n\nDefaults: preset {run.preset}; --env and --preset choose another.",
