@@ -43,6 +43,7 @@ check: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 bench: $(VENV)/.ready-dev
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/arrays.py
 	$(BIN)/python benchmarks/ours.py sample cartpole
 	$(BIN)/python benchmarks/ours.py train cartpole

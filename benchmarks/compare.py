@@ -21,19 +21,8 @@ from typing import Any
 HERE = Path(__file__).parent
 SB3, GYMNASIUM = "peer_sb3.py", "peer_gymnasium.py"
 SETTINGS = {"horizon": "128", "update-epochs": "4", "minibatch-size": "256", "lr": "3e-4"}
-WHOLE = [
-    "-m",
-    "rlpyt",
-    "train",
-    "ppo",
-    "--env",
-    "CartPole-v1",
-    "--env-steps",
-    "100k",
-    "--seed",
-    "0",
-]
-WHOLE += [word for name, value in SETTINGS.items() for word in (f"--{name}", value)]
+RUN = "-m rlpyt train ppo --env CartPole-v1 --env-steps 100k --seed 0"
+WHOLE = [*RUN.split(), *(word for name, value in SETTINGS.items() for word in (f"--{name}", value))]
 # name: (ours, [(peer, script, arguments)])
 COMPARISONS: dict[str, tuple[list[str], list[tuple[str, str, list[str]]]]] = {
     "cartpole": (["train", "cartpole"], [("sb3", SB3, ["train", "cartpole"])]),
@@ -63,6 +52,10 @@ COMPARISONS: dict[str, tuple[list[str], list[tuple[str, str, list[str]]]]] = {
     "dqn-cartpole-4": (
         ["train", "dqn-cartpole", "--num-envs", "4"],
         [("sb3", SB3, ["train", "dqn-cartpole", "--num-envs", "4"])],
+    ),
+    "dqn-cartpole-zoo": (
+        ["train", "dqn-cartpole-zoo", "--num-envs", "1"],
+        [("sb3", SB3, ["train", "dqn-cartpole-zoo", "--num-envs", "1"])],
     ),
     "dqn-pong": (
         ["train", "dqn-pong", "--num-envs", "4"],

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from small_runs import fingerprint
 
 SMALL = "--env-steps 20k --learning-starts 1k --replay-size 8k --checkpoint-interval 3k"
+SHORT = "--env-steps 8k --learning-starts 1k --replay-size 4k --checkpoint-interval 1500"
 TASKS = {
     "cartpole": "ppo --env CartPole-v1 --env-steps 60k --checkpoint-interval 5k",
     "halfcheetah": "ppo --env HalfCheetah-v5 --env-steps 30k --checkpoint-interval 4k",
@@ -29,6 +30,11 @@ TASKS = {
     "rainbow": f"dqn --env CartPole-v1 {SMALL} --prioritized --dueling --noisy --n-step 3 "
     "--values categorical --v-min 0 --v-max 100",
     "r2d1": f"r2d1 --env rlpyt/CartPolePositions-v0 {SMALL} --prioritized",
+    "ddpg": f"ddpg --env Pendulum-v1 {SHORT} --exploration ou",
+    "td3": f"td3 --env Pendulum-v1 {SHORT} --n-step 3 --prioritized",
+    "sac": f"sac --env HalfCheetah-v5 {SHORT} --random-steps 3k --hidden-sizes 64 64",
+    "d4pg": f"d4pg --env Pendulum-v1 {SHORT} --prioritized",
+    "sac-lstm": f"sac --env rlpyt/PendulumPositions-v0 {SHORT} --prioritized",
 }
 RLPYT = [sys.executable, "-m", "rlpyt"]
 

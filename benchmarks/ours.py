@@ -1,12 +1,13 @@
 """One measurement of rlpyt, in a process of its own; prints one JSON object.
 
 usage: ours.py train|sample TASK [--seconds 15] [--num-envs 8] [--precision bf16] [--compile on]
-       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole or dqn-pong
+       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole, dqn-cartpole-zoo or dqn-pong
 """
 
 import argparse
 import json
 import time
+from dataclasses import replace
 
 from meter import peak_memory_mb
 
@@ -22,9 +23,11 @@ ENVS = {
     "pong": "PongNoFrameskip-v4",
     "recurrent": "rlpyt/CartPolePositions-v0",
     "dqn-cartpole": "CartPole-v1",
+    "dqn-cartpole-zoo": "CartPole-v1",
     "dqn-pong": "PongNoFrameskip-v4",
 }
-STARTS = {"dqn-cartpole": 5_000, "dqn-pong": 100_000}  # steps before learning; as the peer's
+# Steps before learning; as the peer's.
+STARTS = {"dqn-cartpole": 5_000, "dqn-cartpole-zoo": 5_000, "dqn-pong": 100_000}
 
 
 def main() -> None:
@@ -34,8 +37,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--precision", default="float32")
-    parser.add_argument("--compile", default="off")
+    parser.add_argument("--compile", default="auto", help="auto: as in a run of many steps")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--starts", type=int, help="env steps before learning, DQN's")
     parser.add_argument("--sequence", type=int, default=16, help="rows; the preset's for memory")
     a = parser.parse_args()
     loop = LoopOptions(
@@ -43,8 +47,9 @@ def main() -> None:
     )
     env = EnvOptions(ENVS[a.task], num_envs=a.num_envs)
     if a.task in STARTS:
-        run = dqn(env, STARTS[a.task], loop)
-        warm_up = STARTS[a.task] + 200
+        make = zoo if a.task == "dqn-cartpole-zoo" else dqn
+        starts = a.starts or STARTS[a.task]
+        run, warm_up = make(env, starts, loop), starts + 200
     else:
         run = ppo(env, a.sequence if a.task == "recurrent" else None, loop)
         warm_up = 2 * run.algo.horizon * a.num_envs
@@ -56,6 +61,7 @@ def main() -> None:
                 "steps_per_second": round(steps / seconds, 1),
                 "memory_mb": peak_memory_mb(),
                 "threads": parts.resolved.threads,
+                "compiled": parts.resolved.compile,
             }
         )
     )
@@ -89,6 +95,20 @@ def dqn(env: EnvOptions, starts: int, loop: LoopOptions) -> Run:
         QNetworkOptions(hidden_sizes=(64, 64)),
         loop,
     )
+
+
+def zoo(env: EnvOptions, starts: int, loop: LoopOptions) -> Run:
+    """RL Baselines3 Zoo's settings for CartPole: 128 updates of 64 every 256 steps."""
+    run = dqn(env, starts, loop)
+    algo = replace(
+        run.algo,
+        horizon=256 // env.num_envs,
+        lr=2.3e-3,
+        batch_size=64,
+        replay_ratio=32.0,
+        target_update_updates=128,
+    )
+    return replace(run, algo=algo, model=QNetworkOptions(hidden_sizes=(256, 256)))
 
 
 def measure(parts: Parts, warm_up: int, learn: bool, seconds: float) -> tuple[int, float]:

@@ -51,7 +51,8 @@ class Timed(BaseCallback):
         return not self.ended
 
 
-STARTS = {"dqn-cartpole": 5_000, "dqn-pong": 100_000}  # steps before learning; random until then
+# Steps before learning; random until then.
+STARTS = {"dqn-cartpole": 5_000, "dqn-cartpole-zoo": 5_000, "dqn-pong": 100_000}
 
 
 def pong() -> gym.Env:
@@ -97,6 +98,16 @@ def dqn(task: str, num_envs: int) -> Any:
         "exploration_final_eps": 0.05,
         "device": "cpu",
     }
+    if task == "dqn-cartpole-zoo":  # RL Baselines3 Zoo's settings for CartPole
+        zoo = {
+            "learning_rate": 2.3e-3,
+            "batch_size": 64,
+            "train_freq": 256 // num_envs,
+            "gradient_steps": 128,
+            "target_update_interval": 10,
+            "policy_kwargs": {"net_arch": [256, 256]},
+        }
+        return DQN("MlpPolicy", DummyVecEnv([cartpole] * num_envs), **{**common, **zoo})
     if task == "dqn-pong":
         return DQN("CnnPolicy", VecFrameStack(DummyVecEnv([pong] * num_envs), 4), **common)
     policy = {"net_arch": [64, 64]}
@@ -126,8 +137,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--starts", type=int, help="env steps before learning, DQN's")
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
+    if a.starts:
+        STARTS[a.task] = a.starts
     learner = model(a.task, a.num_envs)
     if a.what == "whole":
         learner.learn(100_000)

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlpyt.api import A2C as A2C
+    from rlpyt.api import D4PG as D4PG
+    from rlpyt.api import DDPG as DDPG
     from rlpyt.api import DQN as DQN
     from rlpyt.api import PPO as PPO
     from rlpyt.api import R2D1 as R2D1
+    from rlpyt.api import SAC as SAC
+    from rlpyt.api import TD3 as TD3
     from rlpyt.api import load as load
     from rlpyt.arrays import NamedArrayTuple as NamedArrayTuple
     from rlpyt.arrays import namedarraytuple as namedarraytuple
@@ -31,9 +35,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "A2C": "api",
+    "D4PG": "api",
+    "DDPG": "api",
     "DQN": "api",
     "PPO": "api",
     "R2D1": "api",
+    "SAC": "api",
+    "TD3": "api",
     "load": "api",
     "NamedArrayTuple": "arrays",
     "namedarraytuple": "arrays",

@@ -7,25 +7,23 @@ those.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
-from rlpyt import checkpoint, presets, rules
-from rlpyt.build import ModelFactory, build, load_weights, make_agent
+from rlpyt import presets, saved
+from rlpyt.acting import ModelFactory, load_weights, make_agent, open_agent
 from rlpyt.envs.make import describe, make
-from rlpyt.envs.saved_spaces import decode, decode_spec, encode, encode_spec
+from rlpyt.envs.saved_spaces import decode, decode_spec
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluation
-from rlpyt.flags import fitted, flags_of, replaced
-from rlpyt.folder import RunFolder
 from rlpyt.logging.displays import Mode
 from rlpyt.policy import Policy, PolicyState
 from rlpyt.resolve import draw_seed
 from rlpyt.run import Run
+from rlpyt.run_options import with_options
 from rlpyt.runner import Hooks
-from rlpyt.suggest import did_you_mean
 from rlpyt.training import resume, train
 
 Env = str | Callable[..., Any]
@@ -39,7 +37,7 @@ class TrainedAgent:
             (a class is one).
         preset: whose settings to start from, such as "atari"; None goes by the environment.
         model: makes the network for an `EnvSpec`, in place of the algorithm's
-            own (`ActorCritic`, `QNetwork`).
+            own (`ActorCritic`, `QNetwork`, `Actor` and `Critics`).
         **given: any option of a run by its flat name, such as seed=1, num_envs=16, lr=1e-3.
     """
 
@@ -112,13 +110,14 @@ class TrainedAgent:
             stochastic: explore as in training, instead of taking the most likely actions.
         """
         loop = {"eval_episodes": episodes, "eval_stochastic": stochastic}
-        parts = build(with_options(self.run, loop), model=self._model)
+        opened = open_agent(with_options(self.run, loop), model=self._model)
+        load_weights(opened.agent, self._state(), "the agent's weights")
+        opened.agent.set_exploration(self.env_steps)
+        evaluator = opened.evaluator()
         try:
-            load_weights(parts.agent, self._state(), "the agent's weights")
-            parts.agent.set_exploration(self.env_steps)
-            return parts.evaluator.evaluate()
+            return evaluator.evaluate()
         finally:
-            parts.close()
+            evaluator.close()
 
     def predict(
         self,
@@ -152,22 +151,8 @@ class TrainedAgent:
 
         A folder that holds an earlier saved agent is replaced; any other must be new or empty.
         """
-        path = Path(path)
-        if path.exists() and not _may_be_replaced(path):
-            raise UsageError(
-                f"{path} exists and is no saved agent; saving would delete what is there: choose a "
-                "new folder"
-            )
-        spec, *spaces = self._spaces()
-        state = {
-            "agent": dict(self._state()),
-            "spaces": [encode(space) for space in spaces],
-            "spec": encode_spec(spec, self.run.env.float64_as),
-        }
-        checkpoint.write(path, self.env_steps, state)
-        record = RunFolder(path)
-        record.begin(self.run, {"seed": self.seed})
-        record.update(status="saved", env_steps=self.env_steps)
+        path, (spec, *spaces) = Path(path), self._spaces()
+        saved.write(path, self.run, self.env_steps, dict(self._state()), spec, spaces)
         return path
 
     @classmethod
@@ -211,7 +196,7 @@ class TrainedAgent:
 
     def _state(self) -> dict[str, Any]:
         """The agent's weights and normalizers; new ones where nothing was learned yet."""
-        agent: Any = self._acting().agent
+        agent: Any = None if self._weights else self._acting().agent
         return self._weights or agent.state_dict()
 
     def _acting(self) -> Policy:
@@ -263,7 +248,35 @@ class R2D1(TrainedAgent):
     algo = "r2d1"
 
 
-_CLASSES = {kind.algo: kind for kind in (PPO, A2C, DQN, R2D1)}
+@final
+class DDPG(TrainedAgent):
+    """Deep deterministic policy gradient; the algorithm itself is in `algos/ddpg.py`."""
+
+    algo = "ddpg"
+
+
+@final
+class TD3(TrainedAgent):
+    """Twin delayed DDPG; the algorithm itself is in `algos/td3.py`."""
+
+    algo = "td3"
+
+
+@final
+class SAC(TrainedAgent):
+    """Soft actor-critic, also with ensembles (REDQ) and quantiles (TQC); in `algos/sac.py`."""
+
+    algo = "sac"
+
+
+@final
+class D4PG(TrainedAgent):
+    """Distributional DDPG; the algorithm itself is in `algos/d4pg.py`."""
+
+    algo = "d4pg"
+
+
+_CLASSES = {kind.algo: kind for kind in (PPO, A2C, DQN, R2D1, DDPG, TD3, SAC, D4PG)}
 
 
 def load(
@@ -283,59 +296,15 @@ def load(
         best: the checkpoint with the best evaluation; otherwise the newest.
         **given: options to change; those that are None stay.
     """
-    path = Path(path)
-    folder = path.parent.parent if path.parent.name == "checkpoints" else path
-    record, run = RunFolder(folder).read(), RunFolder(folder).run()
-    where = folder / "checkpoints" if folder == path and record["status"] != "saved" else path
-    if best:
-        where = checkpoint.best(folder / "checkpoints") or where
-    state, meta = checkpoint.load(where)
-    run = with_options(run, {"seed": record["seed"]})
+    found = saved.read(Path(path), best)
+    run = found.run
     if env is not None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=_factory(env)))
-    agent = object.__new__(_CLASSES[record["algo"]])
+    agent = object.__new__(_CLASSES[found.algo])
     agent._set(with_options(run, {name: x for name, x in given.items() if x is not None}), model)
-    agent.env_steps, agent._weights = meta["env_steps"], state["agent"]
-    if record["status"] == "saved":
-        agent._saved = {"spaces": state["spaces"], "spec": state["spec"]}
-    else:
-        agent.folder = folder
+    agent.env_steps, agent.folder = found.env_steps, found.folder
+    agent._weights, agent._saved = found.weights, found.spaces
     return agent
-
-
-def with_options(run: Run, given: dict[str, Any]) -> Run:
-    """The run with some of its options changed, by flat name or an accepted alias."""
-    known = {s[2:].replace("-", "_"): flag for flag in flags_of(run) for s in flag.spellings}
-    for hidden in ("preset", "schedule_steps_from"):
-        known.pop(hidden, None)
-    changes: dict[Any, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            raise UsageError(f"{run.algo_name} has no option {name!r}{did_you_mean(name, known)}")
-        if known[name] in changes:
-            raise UsageError(f"{known[name].name} is given twice, once as {name}; give it once")
-        try:
-            # env_kwargs may be a dict; EnvOptions puts it into the form that is recorded
-            as_it_is = isinstance(value, Mapping) and name == "env_kwargs"
-            changes[known[name]] = value if as_it_is else fitted(value, known[name].hint)
-        except ValueError as error:
-            raise UsageError(f"{name}={value!r} {error}") from None
-    changed = replaced(run, changes)
-    idle = rules.without_effect(changed.algo, changed.model)
-    for flag in changes:
-        if flag.name in idle:
-            raise UsageError(f"{flag.name} has no effect beside the rest; {idle[flag.name]}")
-    return changed
-
-
-def _may_be_replaced(path: Path) -> bool:
-    """Whether a folder is empty or holds an agent of `save`."""
-    if path.is_dir() and not any(path.iterdir()):
-        return True
-    try:
-        return RunFolder(path).read()["status"] == "saved"
-    except UsageError:
-        return False
 
 
 def _factory(env: Any) -> Any:

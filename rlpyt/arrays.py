@@ -46,7 +46,9 @@ def __getitem__(_self, _loc):
         _name_field(_error, _self._fields[_error.__traceback__.tb_lineno - 4])
         raise
 """
-_READ_FIELD = "_new.{0} = _v[_loc] if type(_v := _self.{0}) not in _CONTAINERS else _read(_v, _loc)"
+_READ_FIELD = (
+    "_new.{0} = _v[_loc] if type(_v := _self.{0}) not in _CONTAINERS else _v and _read(_v, _loc)"
+)
 _WRITE = """\
 def __setitem__(_self, _loc, _value):
     if type(_value) is not type(_self):

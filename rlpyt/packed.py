@@ -42,7 +42,6 @@ class PackedRows(Generic[T]):
         small.sort(key=lambda name: -fields[name].itemsize)  # aligned without gaps
         record = np.dtype([(x, fields[x].dtype, fields[x].shape) for x in small], align=True)
         large = {name: x for name, x in fields.items() if name not in small}
-        self._small = small
         self._records: np.ndarray = zeros(np.zeros((), record), leading, shared=shared)
         self._large: dict[str, np.ndarray] = zeros(large, leading, shared=shared)
         self.arrays: list[np.ndarray] = [self._records, *self._large.values()]  # hold all fields
@@ -60,26 +59,12 @@ class PackedRows(Generic[T]):
         offsets: Any = self._records.dtype.fields
         return Place(0, offsets[name][1], field.dtype, field.shape[2:])
 
+    def copies_into(self, other: PackedRows[T]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """What is read of these rows, [S * B, ...], and where in others of the same fields it goes.
 
-class RowCopies(Generic[T]):
-    """Copies chosen rows into a tree of arrays.
-
-    Args:
-        rows: what is copied from.
-        out: [n, N, ...]; the same fields.
-    """
-
-    def __init__(self, rows: PackedRows[T], out: T) -> None:
-        leaves = {str(i): x for i, x in enumerate(tree_leaves(out))}
-        records = np.zeros(leaves["0"].shape[:2], rows._records.dtype)
-        self._unpacked = [(records[name], leaves[name]) for name in rows._small]
-        self.pairs = [(_flat(rows._records), records)]  # what is read, and where it is copied to
-        self.pairs += [(_flat(x), leaves[name]) for name, x in rows._large.items()]
-
-    def unpack(self) -> None:
-        """Put what was copied last into the fields of `out`."""
-        for field, out in self._unpacked:
-            out[...] = field
+        Entries that are chosen of each of the first are copied to the second, [n, N, ...].
+        """
+        return [(_flat(x), y) for x, y in zip(self.arrays, other.arrays, strict=True)]
 
 
 def _flat(storage: np.ndarray) -> np.ndarray:

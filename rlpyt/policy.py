@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,9 +24,8 @@ class Actor(Protocol):
     uniforms: int
     normals: int
 
-    def act(
-        self, inputs: Inputs, state: Any, noise: torch.Tensor | None
-    ) -> tuple[Any, Any, Any]: ...
+    def draws(self, noise: np.ndarray, /) -> Sequence[Any]: ...
+    def act(self, inputs: Inputs, state: Any, draw: Any, /) -> tuple[Any, Any, Any]: ...
 
 
 class Agent(Protocol):
@@ -106,7 +105,7 @@ class Policy:
             stored = tree_map(lambda x, y: _stacked(x, y, begins), stored, state.frames)
         inputs = self._inputs(as_tensors(stored), begins, state.action, reward, mask, values)
         action, _, memory = self._actor.act(
-            inputs, state.memory, None if deterministic else self._noise(size)
+            inputs, state.memory, None if deterministic else self._draw(size)
         )
         action = to_device(action, "cpu")
         answers = list(self._read(as_arrays(action)))
@@ -160,11 +159,11 @@ class Policy:
             raise UsageError(f"mask has shape {mask.shape}; give one of shape {needed}")
         return torch.from_numpy(mask.reshape(needed))
 
-    def _noise(self, size: int) -> torch.Tensor:
-        """[B, uniforms + normals], drawn here."""
+    def _draw(self, size: int) -> Any:
+        """What is random about an answer, drawn here."""
         uniforms = torch.rand((size, self._actor.uniforms), generator=self._generator)
         normals = torch.randn((size, self._actor.normals), generator=self._generator)
-        return torch.cat((uniforms, normals), -1)
+        return self._actor.draws(torch.cat((uniforms, normals), -1)[None].numpy())[0]
 
 
 def _stacked(frame: np.ndarray, before: np.ndarray, first: np.ndarray) -> np.ndarray:

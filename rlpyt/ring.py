@@ -18,27 +18,36 @@ killed at any point leaves `reserved` ahead, which costs readers at most T + 1 o
 
 from __future__ import annotations
 
-import functools
 import platform
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import mul
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.errors import UsageError
-from rlpyt.packed import PackedRows, RowCopies
-from rlpyt.rows import FrameStacks, Inputs, Row, Slot, Window, read_inputs
+from rlpyt.packed import PackedRows
+from rlpyt.rows import FrameStacks, Inputs, Row, Slot, Window, float_leaves, read_inputs
 from rlpyt.storage import as_arrays, as_tensors, zeros
 
 RESERVED, ANSWERED, RENEWED = 0, 1, 2  # the counters of a block
 MARGIN = 4  # windows that a writer may advance while a reader copies
-VIEWS_KEPT = 4096  # slots whose views are kept, 5 KB each; a longer ring makes them anew
 ROUNDS = 1000  # of drawing again: if 1 row in 16 is live, one item in 1e28 needs more
 
 Pair = tuple[np.ndarray, np.ndarray]  # what is copied, and to where
+
+
+class Copies(NamedTuple):
+    """How a window is filled, made once: walking its trees takes longer than copying a batch."""
+
+    ahead: np.ndarray  # [H + L, 1] what is added to the entry of an item's first row
+    rows: list[Pair]
+    states: list[Pair]
+
 
 _STORES_IN_ORDER = platform.machine() in ("x86_64", "AMD64")
 
@@ -113,22 +122,45 @@ class Ring:
         self.columns = np.split(np.arange(num_envs), ends[1:-1])  # of each block
         self.block_of = np.repeat(np.arange(blocks), self.sizes)  # [B]
         self._example, self._state = example, state
-        self._copies: WeakKeyDictionary[Window, tuple[RowCopies, list[Pair]]] = WeakKeyDictionary()
+        self._copies: WeakKeyDictionary[Window, Copies] = WeakKeyDictionary()
         self.blocks = [Block(self, i, slice(*ends[i : i + 2].tolist())) for i in range(blocks)]
 
     def window(self, items: int, length: int) -> Window:
         """Private memory for items of `length` rows (2 or more): column i holds item i."""
-        state = tree_map(lambda x: x[:1].expand(items, *x.shape[1:]), self._state)
-        reads, k = self.reads, self.frame_stack
-        return Window(self._example, length - 1, items, reads=reads, frame_stack=k, state=state)
+        rows = PackedRows(self._example, (self.history + length, items))
+        window = Window(
+            self._example,
+            length - 1,
+            items,
+            reads=self.reads,
+            frame_stack=self.frame_stack,
+            state=tree_map(lambda x: x[:1].expand(items, *x.shape[1:]), self._state),
+            storage=rows.tree,
+        )
+        ahead = np.arange(self.history + length)[:, None] * self.num_envs
+        states = tree_leaves(self.states), tree_leaves(as_arrays(window.states))
+        pairs = [(x.reshape(-1, *x.shape[2:]), y) for x, y in zip(*states, strict=True)]
+        self._copies[window] = Copies(ahead, self._packed.copies_into(rows), pairs)
+        return window
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Per block lo and answered: rows [p, q] can be read where p >= lo and q < answered."""
-        answered = self._counters[ANSWERED].copy()
+        lo, answered = zip(*self._bounds(), strict=True)
+        return np.array(lo), np.array(answered)
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        """The same as numbers: of the few blocks there are, NumPy takes longer."""
+        answered = self._counters[ANSWERED].tolist()
         fence()
-        reserved = self._counters[RESERVED].copy()
-        lo = np.maximum(reserved - self.num_slots + self.margin, answered - self.capacity)
-        return lo, answered
+        reserved = self._counters[RESERVED].tolist()
+        ahead, capacity = self.num_slots - self.margin, self.capacity
+        return [(max(r - ahead, a - capacity), a) for r, a in zip(reserved, answered, strict=True)]
+
+    @property
+    def readable(self) -> int:
+        """Rows that can be read, over all columns."""
+        sizes = self.sizes.tolist()
+        return sum((a - max(lo, 0)) * n for (lo, a), n in zip(self._bounds(), sizes, strict=True))
 
     @property
     def progress(self) -> bytes:
@@ -137,9 +169,15 @@ class Ring:
 
     def starts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Per block the first usable start of an item, and how many there are: first + i * k."""
-        k, (lo, answered) = self.state_interval, self.bounds()
-        first = -(-np.maximum(lo + self.history, 0) // k) * k
-        return first, np.maximum((answered - length - first) // k + 1, 0)
+        first, counts = zip(*self._starts(length), strict=True)
+        return np.array(first), np.array(counts)
+
+    def _starts(self, length: int) -> list[tuple[int, int]]:
+        k, found = self.state_interval, []
+        for lo, answered in self._bounds():
+            first = -(-max(lo + self.history, 0) // k) * k
+            found.append((first, max((answered - length - first) // k + 1, 0)))
+        return found
 
     def choose(
         self, items: int, length: int, generator: np.random.Generator, trained: range = range(1)
@@ -149,24 +187,30 @@ class Ring:
         Returns [items] starts, as absolute rows, and columns. Of the rows start + i, i in
         `trained`, one at least is live.
         """
-        first, counts = self.starts(length)
-        ends = np.cumsum(counts * self.sizes)
+        begins, counts = zip(*self._starts(length), strict=True)
+        ends = list(accumulate(map(mul, counts, self.sizes.tolist())))
         if not ends[-1]:
             raise RuntimeError(f"no {length} rows of one environment can be read; collect more")
-
-        def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
-            drawn = generator.integers(ends[-1], size=count)
-            block = ends.searchsorted(drawn, "right") if len(ends) > 1 else 0
-            row, column = np.divmod(ends[block] - 1 - drawn, self.sizes[block])
-            return first[block] + row * self.state_interval, self._begins[block] + column
-
-        starts, columns = draw(items)
-        dead = np.flatnonzero(~self.live(starts, columns, trained))
+        starts, columns = np.empty((2, items), np.int64)
+        found = 0
         for _ in range(ROUNDS):
-            if not len(dead):
+            missing = items - found
+            drawn = generator.integers(ends[-1], size=missing + missing // 4 + 4)
+            if len(ends) > 1:
+                block = np.searchsorted(ends, drawn, "right")
+                left = np.array(ends)[block] - 1 - drawn
+                row, column = np.divmod(left, self.sizes[block])
+                first, column = np.array(begins)[block], column + self._begins[block]
+            else:
+                row, column = np.divmod(ends[-1] - 1 - drawn, self.num_envs)
+                first = begins[0]
+            start = first + row * self.state_interval
+            live = self.live(start, column, trained).nonzero()[0][:missing]
+            end = found + len(live)
+            starts[found:end], columns[found:end] = start[live], column[live]
+            if end == items:
                 return starts, columns
-            starts[dead], columns[dead] = draw(len(dead))
-            dead = dead[~self.live(starts[dead], columns[dead], trained)]
+            found = end
         raise RuntimeError(f"{ends[-1]} items can be read, but hardly one has a row that is live")
 
     def live(self, starts: np.ndarray, columns: np.ndarray, trained: range) -> np.ndarray:
@@ -174,9 +218,12 @@ class Ring:
 
         Starts and columns broadcast: what is returned has their shape.
         """
-        ahead = np.arange(trained.start, trained.stop).reshape(-1, *[1] * starts.ndim)
-        at = (starts + ahead) % self.num_slots, columns
-        return ~(self.rows.terminated[at] | self.rows.truncated[at]).all(0)
+        if len(trained) > 1:
+            ahead = np.arange(trained.start, trained.stop).reshape(-1, *[1] * starts.ndim)
+            at = (starts + ahead) % self.num_slots, columns
+            return ~(self.rows.terminated[at] | self.rows.truncated[at]).all(0)
+        at = (starts + trained.start) % self.num_slots, columns
+        return ~(self.rows.terminated[at] | self.rows.truncated[at])
 
     def gather(
         self, window: Window, starts: np.ndarray, columns: np.ndarray, items: Any = None
@@ -187,10 +234,9 @@ class Ring:
         writer came too close meanwhile, draw it again.
         """
         begin = starts - self.history
-        ahead = np.arange(self.history + window.horizon + 1)[:, None] * self.num_envs
-        stored, kept = self._copies_into(window)
+        ahead, rows, kept = self._copies[window]
         copy = _copy(begin % self.num_slots * self.num_envs + columns + ahead, items)
-        for source, out in stored.pairs:
+        for source, out in rows:
             copy(source, out)
         if kept:
             slots = starts[None] % self.num_slots // self.state_interval
@@ -201,7 +247,6 @@ class Ring:
         reserved = self._counters[RESERVED].copy()
         whole = begin >= reserved[self.block_of[columns]] - self.num_slots
         self.overtaken += len(whole) - np.count_nonzero(whole)
-        stored.unpack()
         return whole
 
     def draw(
@@ -215,17 +260,6 @@ class Ring:
             starts[lost], columns[lost] = self.choose(len(lost), length, generator, trained)
             lost = lost[~self.gather(window, starts[lost], columns[lost], lost)]
         return starts, columns
-
-    def _copies_into(self, window: Window) -> tuple[RowCopies, list[Pair]]:
-        """Copies of rows, and what is copied from where of the states.
-
-        Made once for a window: walking its trees takes longer than copying a small batch.
-        """
-        if (copies := self._copies.get(window)) is None:
-            states = tree_leaves(self.states), tree_leaves(as_arrays(window.states))
-            pairs = [(x.reshape(-1, *x.shape[2:]), y) for x, y in zip(*states, strict=True)]
-            copies = self._copies[window] = RowCopies(self._packed, window.storage), pairs
-        return copies
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Per block copies of rows lo .. a, a = answered being in flight; no writer is at work."""
@@ -270,8 +304,9 @@ class Block:
         self.rows: Row = ring.rows[:, columns]  # numpy, [S, b, ...]
         self.states = as_tensors(tree_map(lambda x: x[:, columns], ring.states))  # [S / k, b, ...]
         self._counters = ring._counters[:, index]
-        self._tensors: Row = as_tensors(self.rows)
-        self._view = functools.lru_cache(VIEWS_KEPT)(self._make_view)
+        tensors: Row = as_tensors(self.rows)
+        self._inputs = read_inputs(tensors, tensors.observation, tensors.action, ring.reads)
+        self._floats = bool(float_leaves(self.rows.action))
         self._stacks = FrameStacks(self.rows.observation, None, ring.frame_stack)
 
     @property
@@ -326,32 +361,39 @@ class Block:
         a = self.answered
         if a + horizon >= self.reserved:
             raise RuntimeError(f"row {a + horizon} is in flight but was not reserved")
-        if a:  # not earlier: a writer that dies before this leaves the cut to the next one
-            self.at(a - 1).row.truncated[self.at(a).row.cut] = True
+        cut = self.rows.cut[a % self.ring.num_slots]
+        if a and np.count_nonzero(cut):
+            # not earlier: a writer that dies before this leaves the cut to the next one
+            self.rows.truncated[(a - 1) % self.ring.num_slots, cut] = True
         fence()
         self._counters[ANSWERED] = a + horizon
 
     def at(self, n: int) -> Slot:
-        """Row n, [b, ...]: as arrays for the environments, as tensors for the answer."""
-        return self._view(n % self.ring.num_slots)[0]
+        """Row n, [b, ...], where it lies."""
+        row = self.rows[n % self.ring.num_slots]
+        return Slot(row, float_leaves(row.action) if self._floats else [])
 
     def acting_inputs(self, n: int) -> Inputs:
         """What the agent reads at row n, tensors [b, ...]; stacks are valid until the next call."""
         s, k = n % self.ring.num_slots, self.ring.frame_stack
+        observation, reward, first, action, mask = self._inputs
+        observation = observation[s]
         if k > 1:  # a view, or across the seam a copy
             back: Any = slice(s - k + 1, s + 1) if s >= k - 1 else np.arange(s - k + 1, s + 1)
             self._stacks.build(self.rows.first, back)
-        return self._view(s)[1]
+            observation = self._stacks.over(observation)
+        return Inputs(
+            observation,
+            None if reward is None else reward[s],
+            None if first is None else first[s],
+            None if action is None else action[s - 1],
+            None if mask is None else mask[s],
+        )
 
     def kept_state(self, n: int) -> Any:
         """The state as fed at row n, a multiple of the state interval; a view, [b, ...]."""
         s = n % self.ring.num_slots // self.ring.state_interval
         return tree_map(lambda x: x[s], self.states)
-
-    def _make_view(self, s: int) -> tuple[Slot, Inputs]:
-        row, before = self._tensors[s], self._tensors.action[s - 1]
-        inputs = read_inputs(row, self._stacks.over(row.observation), before, self.ring.reads)
-        return Slot.of(self.rows[s], row), inputs
 
 
 def _copy(at: np.ndarray, items: np.ndarray | None) -> Callable[[np.ndarray, np.ndarray], None]:

@@ -27,7 +27,7 @@ class RingWindow:
         self.num_envs = block.columns.stop - block.columns.start
         self.longest = self.horizon = block.ring.horizon
         self.start = block.answered  # absolute number of row 0
-        self.slots: list[Slot] = [block.at(self.start)]
+        self.slots: list[Slot] = [block.at(self.start)]  # rows 0 .. T, or that in flight alone
         self._rows: Row | None = None  # of this window, once they were asked for
         self._keeps = bool(tree_leaves(state))
         self._interval = block.ring.state_interval

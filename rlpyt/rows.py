@@ -53,16 +53,15 @@ class Inputs(NamedArrayTuple):
 
 
 class Slot(NamedTuple):
-    """One row of a window: as arrays for the environments, as tensors for the agent's answer."""
+    """One row of a window, in place."""
 
     row: Row  # numpy, [B, ...]
-    answer: Row  # the same memory as tensors
-    floats: list[np.ndarray]  # leaves of the action that can hold a NaN, each as one vector
+    floats: list[np.ndarray]  # leaves of the action that can hold a NaN; views
 
-    @classmethod
-    def of(cls, row: Row, answer: Row) -> Slot:
-        leaves = tree_leaves(row.action)
-        return cls(row, answer, [x.reshape(-1) for x in leaves if x.dtype.kind == "f"])
+
+def float_leaves(tree: Any) -> list[np.ndarray]:
+    """The leaves that can hold a NaN, as they lie: flattened, those of packed rows were copies."""
+    return [x for x in tree_leaves(tree) if x.dtype.kind == "f"]
 
 
 def example_row(spec: EnvSpec, info: Any = ()) -> Row:
@@ -156,6 +155,7 @@ class Window:
         frame_stack: k; leaves that hold images are stored singly and read as [..., k, *frame].
         state: the agent's initial state, [B, ...] tensors or ().
         state_interval: the state is kept at rows 0, L, 2L, ...; L divides T.
+        storage: numpy [H + T + 1, B, ...] in place of memory of its own.
     """
 
     def __init__(
@@ -168,6 +168,7 @@ class Window:
         frame_stack: int = 1,
         state: Any = (),
         state_interval: int | None = None,
+        storage: Row | None = None,
     ) -> None:
         self.horizon, self.num_envs, self.frame_stack = horizon, num_envs, frame_stack
         self.state_interval = state_interval if state_interval and tree_leaves(state) else horizon
@@ -175,11 +176,13 @@ class Window:
         self.answered = 0  # rows of this window that are complete: 0 or T
         self.state = state  # what the agent is fed at row 0, later at the boundary row
         self._history = h = max(frame_stack - 1, 1)
-        self.storage: Row = zeros(example, (h + horizon + 1, num_envs))
+        leading = h + horizon + 1, num_envs
+        self.storage: Row = zeros(example, leading) if storage is None else storage
         self._tensors: Row = as_tensors(self.storage)
         self.rows: Row = self.storage[h:]  # numpy, [T+1, B, ...]
         self.tensors: Row = self._tensors[h:]
-        self.slots = [Slot.of(self.rows[t], self.tensors[t]) for t in range(horizon + 1)]
+        rows = [self.rows[t] for t in range(horizon + 1)]
+        self.slots = [Slot(row, float_leaves(row.action)) for row in rows]
         chunks = horizon // self.state_interval
         self.states = tree_map(lambda x: x.new_zeros((chunks, *x.shape)), state)  # [C, B, ...]
         frames, before = self.storage.observation, self._tensors.action[h - 1 :]

@@ -6,11 +6,15 @@ import math
 from typing import Any
 
 from rlpyt.algos.options import (
+    DDPGOptions,
     PolicyGradientOptions,
     PPOOptions,
     QLearningOptions,
+    QValueOptions,
     R2D1Options,
     ReplayOptions,
+    SACOptions,
+    TD3Options,
 )
 from rlpyt.errors import UsageError
 from rlpyt.models.options import ModelOptions, QNetworkOptions
@@ -18,17 +22,22 @@ from rlpyt.models.options import ModelOptions, QNetworkOptions
 _AT_LEAST_ONE = (
     *("horizon", "state_interval", "minibatch_size", "update_epochs", "batch_size", "n_step"),
     *("replay_size", "target_update_updates", "num_atoms", "num_quantiles", "num_fractions"),
-    *("greedy_fractions", "train_rows"),
+    *("greedy_fractions", "train_rows", "critics", "target_critics", "policy_delay"),
 )
 _NOT_NEGATIVE = (
     *("lr", "value_coef", "max_grad_norm", "optimizer_eps", "clip_coef", "clip_value"),
     *("target_kl", "replay_ratio", "learning_starts", "huber_delta", "value_rescale"),
-    *("epsilon_steps", "burn_in", "munchausen_alpha", "noisy_sigma"),
+    *("epsilon_steps", "burn_in", "munchausen_alpha", "noisy_sigma", "actor_lr", "random_steps"),
+    *("exploration_std", "target_noise", "target_noise_clip", "temperature", "temperature_lr"),
+    *("drop_quantiles",),
 )
-_MAY_BE_INFINITE = ("clip_coef", "clip_value", "max_grad_norm", "huber_delta", "target_kl")
+_MAY_BE_INFINITE = (
+    *("clip_coef", "clip_value", "max_grad_norm", "huber_delta", "target_kl", "target_noise_clip"),
+)
 _FRACTIONS = (
     *("gamma", "gae_lambda", "priority_beta", "priority_beta_end", "priority_eta", "target_tau"),
     *("epsilon_start", "epsilon_end", "epsilon_end_min", "eval_epsilon", "priority_alpha"),
+    "ou_theta",
 )
 
 
@@ -53,16 +62,15 @@ def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None
         if infinite and not (name in _MAY_BE_INFINITE and value > 0):
             raise UsageError(f"{name}={value} must be a finite number")
     for name in _NOT_NEGATIVE:
-        if not (value := options.get(name, 0)) >= 0:
+        if (value := options.get(name)) is not None and not value >= 0:
             raise UsageError(f"{name}={value} must not be negative")
     if not algo.optimizer_eps > 0:
         raise UsageError("optimizer_eps=0 divides 0 by 0 where no gradient was seen; choose more")
-    sizes = (*model.hidden_sizes, *getattr(model, "head_sizes", ()), model.memory_size)
-    if min(sizes) < 1:
-        raise UsageError(
-            f"hidden_sizes={model.hidden_sizes}, head_sizes={getattr(model, 'head_sizes', ())} and "
-            f"memory_size={model.memory_size} must be at least 1"
-        )
+    for name in ("hidden_sizes", "head_sizes", "critic_sizes", "encoder_sizes"):
+        if min(sizes := getattr(model, name, None) or (1,)) < 1:
+            raise UsageError(f"{name}={sizes} must be at least 1")
+    if model.memory_size < 1:
+        raise UsageError(f"memory_size={model.memory_size} must be at least 1")
     if isinstance(algo, PolicyGradientOptions):
         _check_windows(algo, model, num_envs)
     if isinstance(algo, ReplayOptions):
@@ -70,6 +78,8 @@ def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None
     if isinstance(algo, QLearningOptions):
         _check_values(algo, model)
         _check_exploration(algo, num_envs)
+    if isinstance(algo, QValueOptions):
+        _check_critics(algo, model)
 
 
 def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
@@ -106,10 +116,41 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
             idle["epsilon_end"] = "add --epsilon-ladder none or log"
         if algo.munchausen:
             idle["double"] = "add --no-munchausen"
-    if isinstance(algo, R2D1Options) and not recurrent:
+    if isinstance(algo, R2D1Options | QValueOptions) and not recurrent:
         idle["zero_state"] = "add --memory lstm or gru"
+    if isinstance(algo, QValueOptions):
+        idle |= _critics_without_effect(algo)
     if isinstance(model, QNetworkOptions) and not model.noisy:
         idle["noisy_sigma"] = "add --noisy"
+    return idle
+
+
+def _critics_without_effect(algo: QValueOptions) -> dict[str, str]:
+    idle: dict[str, str] = {}
+    own = {
+        "categorical": ("num_atoms", "v_min", "v_max"),
+        "quantile": ("num_quantiles", "drop_quantiles"),
+        "expected": ("critic_loss",),
+    }
+    for kind, names in own.items():
+        if algo.values != kind:
+            idle |= dict.fromkeys(names, f"add --values {kind}")
+    if algo.values == "expected" and algo.critic_loss == "squared":
+        idle["huber_delta"] = "add --critic-loss huber"
+    if algo.values == "categorical":
+        idle["huber_delta"] = "add --values expected or quantile"
+    if isinstance(algo, DDPGOptions) and algo.exploration == "gaussian":
+        idle["ou_theta"] = "add --exploration ou"
+    if isinstance(algo, TD3Options) and not algo.target_noise:
+        idle["target_noise_clip"] = "leave --target-noise above 0"
+    if not isinstance(algo, SACOptions):
+        idle["state_dependent_std"] = "it is of sac, whose policy is stochastic"
+        return idle
+    if algo.values == "quantile":
+        idle["target_critics"] = "targets are made of the quantiles of all critics"
+    if algo.temperature is not None:
+        learned = ("initial_temperature", "temperature_lr", "target_entropy")
+        idle |= dict.fromkeys(learned, "leave out --temperature, which fixes it")
     return idle
 
 
@@ -152,18 +193,21 @@ def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:
         raise UsageError("target_tau=0 would never move the target network; 1 copies it")
 
 
+def _check_support(algo: QLearningOptions | QValueOptions) -> None:
+    if algo.values == "categorical" and not (algo.v_min < algo.v_max and algo.num_atoms >= 2):
+        raise UsageError(
+            f"num_atoms={algo.num_atoms} from v_min={algo.v_min} to v_max={algo.v_max} are no "
+            "support; choose v_min < v_max and at least 2 atoms"
+        )
+
+
 def _check_values(algo: QLearningOptions, model: ModelOptions) -> None:
-    if algo.values == "categorical":
-        if not algo.v_min < algo.v_max or algo.num_atoms < 2:
-            raise UsageError(
-                f"num_atoms={algo.num_atoms} from v_min={algo.v_min} to v_max={algo.v_max} are no "
-                "support; choose v_min < v_max and at least 2 atoms"
-            )
-        if algo.value_rescale:
-            raise UsageError(
-                f"value_rescale={algo.value_rescale} and values=categorical: atoms lie on a fixed "
-                "support, which is not rescaled; choose --value-rescale 0 or other values"
-            )
+    _check_support(algo)
+    if algo.values == "categorical" and algo.value_rescale:
+        raise UsageError(
+            f"value_rescale={algo.value_rescale} and values=categorical: atoms lie on a fixed "
+            "support, which is not rescaled; choose --value-rescale 0 or other values"
+        )
     if algo.values == "expected" and algo.loss == "huber" and not algo.huber_delta > 0:
         raise UsageError(
             "huber_delta=0 makes the loss of expected values 0; choose more than 0, or "
@@ -208,4 +252,38 @@ def _check_exploration(algo: QLearningOptions, num_envs: int) -> None:
         raise UsageError(
             f"epsilon_ladder={algo.epsilon_ladder} gives every environment an epsilon of its own, "
             "and there is one; choose --epsilon-ladder none, or more environments"
+        )
+
+
+def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
+    _check_support(algo)
+    if algo.values == "expected" and algo.critic_loss == "huber" and not algo.huber_delta > 0:
+        raise UsageError(
+            "huber_delta=0 makes the loss of expected values 0; choose more than 0, or "
+            "--critic-loss squared"
+        )
+    if algo.prioritized and algo.priority_entry == "td":
+        raise UsageError(
+            "priority_entry=td is of Q-learning, whose acting knows the values of actions; choose "
+            "--priority-entry max"
+        )
+    if not algo.reward_scale > 0:
+        raise UsageError(f"reward_scale={algo.reward_scale} must be more than 0")
+    if model.memory != "none" and algo.burn_in + algo.train_rows == 1:
+        raise UsageError(
+            f"memory={model.memory} and train_rows=1: of single transitions a memory learns "
+            "nothing; choose sequences, such as --burn-in 10 --train-rows 20 --state-interval 10 "
+            "--batch-size 32, or --preset memory"
+        )
+    if not isinstance(algo, SACOptions):
+        return
+    if algo.values == "quantile" and algo.drop_quantiles >= algo.num_quantiles:
+        raise UsageError(
+            f"drop_quantiles={algo.drop_quantiles} of num_quantiles={algo.num_quantiles} leaves no "
+            "quantile to learn from; choose fewer"
+        )
+    if not algo.initial_temperature > 0:
+        raise UsageError(
+            f"initial_temperature={algo.initial_temperature} must be more than 0: its logarithm is "
+            "what is learned; --temperature 0 is none at all"
         )

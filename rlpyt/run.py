@@ -10,22 +10,40 @@ from tyro.conf import arg
 from rlpyt import rules
 from rlpyt.algos.options import (
     A2COptions,
+    D4PGOptions,
+    DDPGOptions,
     DQNOptions,
     PPOOptions,
     QLearningOptions,
+    QValueOptions,
     R2D1Options,
+    SACOptions,
+    TD3Options,
 )
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
-from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
+from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
 
-Algorithm = PPOOptions | A2COptions | DQNOptions | R2D1Options
-Network = ActorCriticOptions | QNetworkOptions
+Algorithm = (
+    PPOOptions
+    | A2COptions
+    | DQNOptions
+    | R2D1Options
+    | DDPGOptions
+    | TD3Options
+    | SACOptions
+    | D4PGOptions
+)
+Network = ActorCriticOptions | QNetworkOptions | ActorQOptions
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "ppo": PPOOptions,
     "a2c": A2COptions,
     "dqn": DQNOptions,
     "r2d1": R2D1Options,
+    "ddpg": DDPGOptions,
+    "td3": TD3Options,
+    "sac": SACOptions,
+    "d4pg": D4PGOptions,
 }
 
 
@@ -55,8 +73,8 @@ class LoopOptions:
     """Episodes of an evaluation; 0 never evaluates."""
 
     eval_stochastic: bool = False
-    """Evaluate with sampled actions (Q-learning: with training's mean epsilon and noise) instead of
-    the most likely ones."""
+    """Evaluate with sampled actions (Q-learning: with training's mean epsilon and noise; DDPG: with
+    noise on actions) instead of the most likely ones."""
 
     eval_max_steps: int = 27_000
     """An evaluation ends an episode after so many steps (30 minutes of Atari)."""
@@ -80,7 +98,8 @@ class LoopOptions:
     """Threads of PyTorch; unset: 1 for small networks, else the allowed cores."""
 
     compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile the loss: 10 to 60 s once, and faster updates after that; auto does not."""
+    """torch.compile an update: 10 to 30 s once, and faster updates after that; auto does so where
+    the run's updates gain more than that."""
 
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 runs the network's forward and backward pass in autocast; the rest stays float32."""
@@ -155,4 +174,6 @@ class Run:
 
 def network_of(algo: Algorithm) -> type[Network]:
     """The options that the network of an algorithm has."""
+    if isinstance(algo, QValueOptions):
+        return ActorQOptions
     return QNetworkOptions if isinstance(algo, QLearningOptions) else ActorCriticOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from rlpyt.tree_format import like
 class Algorithm(Protocol):
     """What the loop asks of an algorithm."""
 
-    def update(self, window: Any, env_steps: int) -> dict[str, Any]: ...
+    def update(self, window: Any, env_steps: int) -> Mapping[str, Any]: ...
     def state(self) -> dict[str, Any]: ...
     def load(self, state: dict[str, Any]) -> None: ...
 
@@ -112,8 +112,7 @@ class Runner:
             metrics = self.parts.algorithm.update(window, before)
             self._learning += time.perf_counter() - collected
             self.seconds += time.perf_counter() - begun
-            for tag, value in metrics.items():
-                self.recorder.record(tag, value)
+            self.recorder.record_all(metrics)
             after = episodes.env_steps
             self.console.update(after, self._log() if due(before, after, loop.log_every) else None)
             if self.hooks.on_window is not None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rlpyt import checkpoint
-from rlpyt.algos.options import PPOOptions, ReplayOptions
 from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
+from rlpyt.header import going_on, header, saving
 from rlpyt.logging import csv
 from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
@@ -23,9 +23,6 @@ from rlpyt.resolve import Resolved
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
 from rlpyt.stopping import StopSignal
-
-LARGE = 1e9  # bytes of a replay whose saving is told of
-DISK_SPEED = 150e6  # bytes a second, written, hashed and synced: measured, to the nearest 50 MB
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ def _go(
         console = stack.enter_context(
             Console(
                 run.loop.env_steps,
-                [*header(run, parts, folder), *_saving(segments, run), *_resumed(done, run)],
+                [*header(run, parts, folder), *saving(segments, run), *going_on(done, run)],
                 env_steps=done,
                 history=csv.read_lines(folder.path / "progress.csv") if saved else (),
                 solved_return=parts.solved_return,
@@ -219,53 +216,6 @@ def _go(
         folder.update(status=status, env_steps=runner.episodes.env_steps)
         console.close(_farewell(status, folder))
     return Outcome(folder.path, status, runner)
-
-
-def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
-    """What a run is, in two lines."""
-    resolved, algo = parts.resolved, run.algo
-    threads = f"{resolved.threads} thread{'s' if resolved.threads > 1 else ''}"
-    reason = resolved.reasons.get("threads")
-    shape = f"{run.env.num_envs} envs × {algo.horizon} rows"
-    if isinstance(algo, ReplayOptions):
-        shape += f", replay of {algo.replay_size:,} rows, ratio {algo.replay_ratio:g}"
-    if isinstance(algo, PPOOptions):
-        shape += f", {algo.update_epochs} × {algo.minibatches(run.env.num_envs)} minibatches"
-    where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
-    what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
-    lines = [
-        f"{what} · {where} · {folder.path}",
-        f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
-    ]
-    rows = run.env.num_envs * algo.horizon
-    if rows > run.loop.env_steps:
-        lines.append(
-            f"one window is {rows:,} rows, more than the run's {run.loop.env_steps:,} steps: it "
-            "ends with its first; --horizon and --num-envs make windows shorter"
-        )
-    if isinstance(algo, PPOOptions) and rows % algo.minibatch_size:
-        count = algo.minibatches(run.env.num_envs)
-        lines.append(
-            f"minibatch_size={algo.minibatch_size} does not divide a window of {rows:,} rows: its "
-            f"minibatches are {count}, of nearly equal size, each averaged over its own rows; none "
-            "is left out"
-        )
-    return lines
-
-
-def _saving(segments: Segments | None, run: Run) -> list[str]:
-    """What a large replay costs to save."""
-    if segments is None:
-        return []
-    size = segments.bytes_to_write(run.loop.env_steps // run.env.num_envs)
-    if size < LARGE:
-        return []
-    what = f"checkpoints write the replay as it grows, {size / 1e9:.1f} GB in all"
-    return [f"{what}, about {size / DISK_SPEED:.0f} s of the run; --no-save-replay leaves it out"]
-
-
-def _resumed(done: int, run: Run) -> list[str]:
-    return [f"resumed at {done:,} of {run.loop.env_steps:,} env steps"] if done else []
 
 
 def _farewell(status: str, folder: RunFolder) -> list[str]:

@@ -134,7 +134,7 @@ class Environments:
             for kept in tree_leaves(self.block.kept_state(n)):
                 kept.copy_(now.reshape(-1, *[1] * (kept.ndim - 1)))
         for i, column in enumerate(self.episodes):
-            slot.answer.action[i] = action = -column[-1].seen[-1]
+            slot.row.action[i] = action = -column[-1].seen[-1]
             if not column[-1].ended:
                 column[-1].action.append(action)
 

@@ -73,7 +73,7 @@ def make(
     kinds: dict[str, type[PPOOptions | A2COptions]] = ALGORITHMS
     defaults = {"horizon": 16, **({"minibatch_size": 32} if algo == "ppo" else {})}
     run = Run(
-        EnvOptions(env, num_envs=num_envs, **(env_options or {})),  # type: ignore[arg-type]
+        EnvOptions(env, num_envs=num_envs, **(env_options or {})),
         kinds[algo](**{**defaults, **options}),
         ActorCriticOptions(**{**SMALL, **(model or {})}),
         LoopOptions(seed=seed, env_steps=10_000, **(loop or {})),

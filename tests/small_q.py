@@ -13,6 +13,7 @@ from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_learning import QLearningAgent
 from rlpyt.algos.options import DQNOptions, QLearningOptions, R2D1Options
 from rlpyt.algos.r2d1 import R2D1
+from rlpyt.algos.replay_learning import Items, items_of
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, example
 from rlpyt.models.options import QNetworkOptions
 from rlpyt.models.q_network import QNetwork
@@ -86,7 +87,10 @@ def fill_with_chance(rows: Row, seed: int = 0, end: float = 0.2) -> None:
     rows.first[1:] = rows.last[:-1]
     rows.cut[:] = False
     rows.reward[:] = np.where(rows.first, 0.0, 3 * draw.normal(size=leading))
-    rows.action[:] = draw.integers(ACTIONS, size=leading)
+    if rows.action.dtype.kind == "f":
+        rows.action[:] = draw.uniform(-1.0, 1.0, size=rows.action.shape)
+    else:
+        rows.action[:] = draw.integers(ACTIONS, size=leading)
     if rows.mask is not None:
         rows.mask[:] = draw.random(rows.mask.shape) < 0.5
         rows.mask[..., 0] |= ~rows.mask.any(-1)
@@ -94,6 +98,11 @@ def fill_with_chance(rows: Row, seed: int = 0, end: float = 0.2) -> None:
     if rows.info != ():
         for kept in rows.info:
             kept[:] = draw.normal(size=leading)
+
+
+def items(window: Window) -> Items:
+    """A window as a draw of its columns."""
+    return items_of(window, torch.device("cpu"))
 
 
 class OneWindow:
@@ -120,5 +129,5 @@ def learner_of_sequences(
     agent: QLearningAgent, options: R2D1Options, window: Window, **replay: Any
 ) -> tuple[R2D1, OneWindow]:
     drawn = OneWindow(window, **replay)
-    made: Any = R2D1(agent, options, drawn, 1000, torch.Generator().manual_seed(0))  # type: ignore
+    made: Any = R2D1(agent, options, drawn, 1000, torch.Generator().manual_seed(0))
     return made, drawn

@@ -16,11 +16,20 @@ from typing import Any
 
 from rlpyt import checkpoint, faultpoints, noise, training
 from rlpyt.algos.learner import Learner
-from rlpyt.algos.options import A2COptions, DQNOptions, PPOOptions, R2D1Options
+from rlpyt.algos.options import (
+    A2COptions,
+    D4PGOptions,
+    DDPGOptions,
+    DQNOptions,
+    PPOOptions,
+    R2D1Options,
+    SACOptions,
+    TD3Options,
+)
 from rlpyt.cli import main
 from rlpyt.envs.options import EnvOptions
 from rlpyt.logging.recorder import Recorder
-from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
+from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 from rlpyt.runner import Hooks, Runner
 from rlpyt.vector.in_process import InProcess
@@ -34,6 +43,22 @@ SMALL_REPLAY: dict[str, Any] = {
     "epsilon_steps": 1000,
 }
 DQN = DQNOptions(**SMALL_REPLAY, batch_size=16)
+SMALL_Q_VALUE: dict[str, Any] = {
+    "horizon": 4,
+    "learning_starts": 200,
+    "random_steps": 500,  # so that some runs stop within them
+    "replay_size": 600,
+    "replay_ratio": 4.0,
+    "batch_size": 16,
+}
+SMALL_SEQUENCES: dict[str, Any] = {
+    "burn_in": 4,
+    "train_rows": 8,
+    "state_interval": 4,
+    "n_step": 2,
+}
+SMALL_NETWORKS = ActorQOptions(hidden_sizes=(16,), memory_size=8)
+LSTM = dataclasses.replace(SMALL_NETWORKS, memory="lstm")
 RUNS: dict[str, tuple[Any, Any, str]] = {
     "ppo": (PPO, ActorCriticOptions(), "CartPole-v1"),
     "normalized": (
@@ -75,6 +100,29 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
         ),
         QNetworkOptions(memory="lstm", memory_size=16),
         "CartPole-v1",
+    ),
+    "ddpg": (DDPGOptions(**SMALL_Q_VALUE, exploration="ou"), SMALL_NETWORKS, "Pendulum-v1"),
+    "td3": (
+        TD3Options(**SMALL_Q_VALUE, policy_delay=3, normalize_observation=True),
+        SMALL_NETWORKS,
+        "Pendulum-v1",
+    ),
+    "sac": (SACOptions(**SMALL_Q_VALUE, prioritized=True), SMALL_NETWORKS, "Pendulum-v1"),
+    "redq": (SACOptions(**SMALL_Q_VALUE, critics=4, n_step=2), SMALL_NETWORKS, "Pendulum-v1"),
+    "d4pg": (
+        D4PGOptions(**SMALL_Q_VALUE, v_min=-80.0, v_max=0.0, reward_scale=0.1),
+        SMALL_NETWORKS,
+        "Pendulum-v1",
+    ),
+    "sac-lstm": (
+        SACOptions(**{**SMALL_Q_VALUE, **SMALL_SEQUENCES, "batch_size": 4}, prioritized=True),
+        LSTM,
+        "rlpyt/PendulumPositions-v0",
+    ),
+    "ddpg-lstm": (
+        DDPGOptions(**{**SMALL_Q_VALUE, **SMALL_SEQUENCES, "batch_size": 4}, exploration="ou"),
+        LSTM,
+        "rlpyt/PendulumPositions-v0",
     ),
 }
 

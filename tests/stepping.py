@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 
 from rlpyt import noise, tree_format
@@ -60,6 +61,9 @@ class Scripted:
 
     def __init__(self, answer: Callable[[Any, Any], Any]) -> None:
         self.answer = answer
+
+    def draws(self, noise: np.ndarray) -> Any:
+        return torch.from_numpy(noise).unbind()
 
     def act(self, inputs: Any, state: Any, drawn: Any) -> tuple[Any, Any, Any]:
         return self.answer(inputs, drawn), (), tree_map(lambda x: x + 1, state)

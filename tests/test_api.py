@@ -7,14 +7,28 @@ import numpy as np
 import pytest
 
 import rlpyt
-from rlpyt import A2C, DQN, PPO, R2D1, EnvironmentFault, UsageError
+from rlpyt import (
+    A2C,
+    D4PG,
+    DDPG,
+    DQN,
+    PPO,
+    R2D1,
+    SAC,
+    TD3,
+    EnvironmentFault,
+    UsageError,
+    memory_budget,
+)
 from rlpyt.api import load
+from rlpyt.build import build
 from tests.toys import CountEnv, MaskEnv
 
 SHORT = {"seed": 1, "env_steps": 600, "eval_episodes": 2, "num_envs": 2, "horizon": 16}
 
 
 REPLAY = {"horizon": 4, "learning_starts": 200, "replay_size": 1000, "batch_size": 8}
+SEQUENCES = {"burn_in": 2, "train_rows": 4, "state_interval": 2, "memory": "gru"}
 
 
 def short(kind=A2C, env="CartPole-v1", **options):
@@ -166,20 +180,56 @@ def test_a_runs_folder_is_loaded_and_learned_on():
     ("kind", "options"),
     [
         (DQN, {"values": "implicit", "dueling": True, "noisy": True, "num_fractions": 4}),
-        (R2D1, {"burn_in": 2, "train_rows": 4, "state_interval": 2, "memory": "gru"}),
+        (R2D1, SEQUENCES),
+        (DDPG, {"exploration": "ou"}),
+        (TD3, {"normalize_observation": True}),
+        (SAC, {"critics": 4}),
+        (SAC, {**SEQUENCES, "read_previous": False}),
+        (D4PG, {"n_step": 3}),
     ],
 )
 def test_what_learns_from_a_replay_learns_on_answers_and_is_saved(kind, options):
-    agent = short(kind, **REPLAY, **options)
+    continuous = kind not in (DQN, R2D1)
+    env = "Pendulum-v1" if continuous else "CartPole-v1"
+    small = {"replay_ratio": 4.0} if continuous else {}
+    agent = short(kind, env, **REPLAY, **{**small, **options})
     assert agent.learn(200, mode="quiet").env_steps >= 800
     other = load(agent.save("saved"))
     assert type(other) is kind
     assert other.run == agent.run
-    many = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    many = np.random.default_rng(0).normal(size=(50, 3 if continuous else 4)).astype(np.float32)
     assert np.array_equal(other.predict(many)[0], agent.predict(many)[0])
     assert np.array_equal(other.evaluate(2).returns, agent.evaluate(2).returns)
     again = kind.load(agent.folder)
     assert np.array_equal(again.evaluate(2).returns, agent.evaluate(2).returns)
+
+
+@pytest.mark.parametrize("kind", [DQN, R2D1])
+def test_a_saved_agent_needs_no_memory_for_the_replay_that_it_learned_from(kind, monkeypatch):
+    """An array of its size could not even be asked for, and this machine refuses any replay."""
+    agent = short(kind, **REPLAY, **(SEQUENCES if kind is R2D1 else {}))
+    expected = agent.evaluate(2).returns
+    monkeypatch.setattr(memory_budget, "available_bytes", lambda root: 1000)
+    for folder in (agent.folder, agent.save("saved")):
+        other = load(folder, replay_size=10**15, env_steps=10**15)
+        assert np.array_equal(other.evaluate(2).returns, expected)
+        other.predict(np.zeros(4, np.float32))
+        other.save("again")
+        with pytest.raises(UsageError, match="1,000 .* are available"):  # the control
+            build(other.run)
+
+
+def test_evaluating_makes_its_own_environments_and_no_others():
+    made = []
+
+    def env():
+        made.append(CountEnv(7))
+        return made[-1]
+
+    agent = short(env=env, num_envs=32)
+    made.clear()
+    agent.evaluate(episodes=3)
+    assert len(made) == 4  # one to look at
 
 
 def test_exploring_is_as_random_as_where_training_stopped():

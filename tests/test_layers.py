@@ -18,9 +18,10 @@ LAYERS = [
     ["api"],
     ["view"],
     ["training"],
-    ["presets", "runner"],
+    ["header", "presets", "runner"],
     ["build"],
-    ["evaluation", "folder", "policy", "resolve"],
+    ["acting", "saved"],
+    ["evaluation", "folder", "policy", "resolve", "run_options"],
     ["run"],
     ["samplers", "algos", "logging"],
     ["vector"],
@@ -30,7 +31,7 @@ LAYERS = [
     ["replays"],
     ["checkpoint", "rules"],
     ["returns"],
-    ["functional", "distributions", "schedules", "tree_format"],
+    ["functional", "distributions", "means", "schedules", "tree_format"],
     ["ring_window"],
     ["ring"],
     ["rows", "noise"],
@@ -44,7 +45,8 @@ LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in
 # Specifications and options import nothing but numpy or tyro: every layer may read them.
 FREE = {"rlpyt.envs.spec", "rlpyt.envs.options", "rlpyt.models.options", "rlpyt.algos.options"}
 WITHOUT_DEPENDENCIES = {
-    *("errors", "faultpoints", "flags", "folder", "presets", "rules", "run", "suggest"),
+    *("errors", "faultpoints", "flags", "folder", "presets", "rules", "run", "run_options"),
+    "suggest",
 }
 
 

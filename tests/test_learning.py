@@ -77,3 +77,8 @@ def test_variants_of_dqn_learn_cart_pole_in_50k_steps(values, network):
         loop=dataclasses.replace(run.loop, seed=0, checkpoint_interval=0),
     )
     assert train(run, mode="quiet").summary()["eval_return"] >= 450
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "td3", "sac", "d4pg"])
+def test_actors_and_critics_swing_up_a_pendulum_in_8k_steps(algo):
+    assert evaluated(algo, "Pendulum-v1", 8000) >= -250

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlpyt.arrays import namedarraytuple, tree_leaves
-from rlpyt.packed import SMALL, PackedRows, RowCopies
+from rlpyt.packed import SMALL, PackedRows
 from rlpyt.storage import as_tensors
 
 Fields = namedarraytuple("Fields", ["flag", "number", "image", "nested", "nothing", "empty"])
@@ -59,12 +59,10 @@ def test_tensors_share_the_memory():
 
 def test_copies_are_of_the_rows_that_were_chosen():
     rows, rng = filled(), np.random.default_rng(1)
-    out = PackedRows(EXAMPLE, (2, 5)).tree
-    copies = RowCopies(rows, out)
+    out = PackedRows(EXAMPLE, (2, 5))
     for _ in range(3):
         at = rng.integers(21, size=(2, 5))
-        for source, target in copies.pairs:
+        for source, target in rows.copies_into(out):
             source.take(at, 0, target, "clip")
-        copies.unpack()
-        for leaf, copied in zip(tree_leaves(rows.tree), tree_leaves(out), strict=True):
+        for leaf, copied in zip(tree_leaves(rows.tree), tree_leaves(out.tree), strict=True):
             assert np.array_equal(leaf.reshape(21, *leaf.shape[2:])[at], copied)

@@ -64,7 +64,7 @@ class MaskedZoo(SpaceZooEnv):
     """A zoo that allows some of its actions at every step, sometimes one, and refuses others."""
 
     def _arrival(self) -> dict[str, Any]:
-        mask = self.np_random.random(int(self.action_space.n)) < 0.4  # type: ignore[attr-defined]
+        mask = self.np_random.random(int(self.action_space.n)) < 0.4
         mask[self.np_random.integers(len(mask))] = True
         self.mask = mask.astype(np.int8)
         return {"action_mask": self.mask.copy()}
@@ -74,7 +74,7 @@ class MaskedZoo(SpaceZooEnv):
         return observation, self._arrival()
 
     def step(self, action: Any) -> Any:
-        assert self.mask[action - self.action_space.start], f"{action} of {self.mask}"  # type: ignore
+        assert self.mask[action - self.action_space.start], f"{action} of {self.mask}"
         return (*super().step(action)[:-1], self._arrival())
 
 
@@ -134,7 +134,7 @@ def test_every_cell_trains_to_finite_numbers(cell):
         prioritized=draws == "prioritized",
         **VALUES[values],
     )
-    learning: Any = parts.algorithm.learning  # type: ignore[union-attr]
+    learning: Any = parts.algorithm
     before = [x.clone() for x in (learning.learner.parameters.vector, learning.target.vector)]
     parts.sampler.reset()
     steps, metrics = 0, {}
@@ -219,7 +219,7 @@ def test_a_run_twice_is_the_same_run(algo):
             parts.agent.set_exploration(8 * w)
             parts.algorithm.update(parts.sampler.collect(), 8 * w)
         state = {"agent": dict(parts.agent.state_dict()), "algorithm": parts.algorithm.state()}
-        kept = [np.asarray(x) for x in tree_leaves((state, parts.replay.ring.rows))]  # type: ignore
+        kept = [np.asarray(x) for x in tree_leaves((state, parts.replay.ring.rows))]
         parts.close()
         return kept
 

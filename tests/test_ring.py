@@ -72,7 +72,7 @@ class Writer:
         a = block.reserve(horizon)
         yield
         for n in range(a, a + horizon):
-            row, answer = block.at(n)[:2]
+            row = block.at(n).row
             entry = self.log[n]
             inputs = block.acting_inputs(n)
             columns = range(self.width)
@@ -87,7 +87,7 @@ class Writer:
                     kept.copy_(torch.from_numpy(entry["id"]).reshape(-1, *[1] * (kept.ndim - 1)))
                     yield
             entry["action"] = -entry["id"]
-            answer.action[:] = torch.from_numpy(entry["action"])
+            row.action[:] = entry["action"]
             yield
             row.info[:] = entry["action"]
             yield from self._arrive(block.at(n + 1).row, entry["terminated"] | entry["truncated"])
@@ -235,11 +235,10 @@ def test_the_starts_of_items_are_those_whose_rows_and_history_can_be_read(ring, 
 
 
 class EachOnce:
-    """In place of a generator: each number below `high` once."""
+    """In place of a generator: each number below `high` once, then from the first again."""
 
     def integers(self, high: int, size: int) -> np.ndarray:
-        assert size == high
-        return np.arange(high)
+        return np.arange(size) % high
 
 
 def test_every_start_of_every_column_is_drawn_with_the_same_probability():
@@ -462,6 +461,14 @@ def test_a_capacity_without_room_for_a_window_or_a_stack_is_refused():
         make(4, 3, 4, frame_stack=5)
     with pytest.raises(UsageError, match="choose 1 to 3"):
         make(blocks=4)
+
+
+def test_what_is_looked_at_for_nan_is_the_answer_where_it_lies():
+    """Several numbers of several columns, flattened, would be a copy made before the answer."""
+    ring = Ring(example().replace(action=np.zeros(2, np.float32)), 8, 3, 2)
+    row, floats = ring.blocks[0].at(1)
+    row.action[:] = 7.0
+    assert [leaf.tolist() for leaf in floats] == [[[7.0, 7.0]] * 3]
 
 
 def test_counters_lie_on_cache_lines_of_their_own():

@@ -6,11 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from rlpyt import DQN
-from rlpyt.algos.options import DQNOptions, R2D1Options
+from rlpyt import DQN, SAC, TD3
+from rlpyt.algos.options import (
+    D4PGOptions,
+    DDPGOptions,
+    DQNOptions,
+    R2D1Options,
+    SACOptions,
+    TD3Options,
+)
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
-from rlpyt.models.options import QNetworkOptions
+from rlpyt.models.options import ActorQOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 
 
@@ -42,6 +49,58 @@ def run(algo: Any, num_envs: int = 4, **model: Any) -> Run:
 def test_what_cannot_be_is_refused_by_name(options: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         run(DQNOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("algo", "named"),
+    [
+        (lambda: SACOptions(critics=0), "critics=0 must be at least 1"),
+        (lambda: SACOptions(target_critics=0), "target_critics=0 must be at least 1"),
+        (lambda: TD3Options(policy_delay=0), "policy_delay=0 must be at least 1"),
+        (lambda: SACOptions(temperature=-0.1), "temperature=-0.1 must not be negative"),
+        (lambda: SACOptions(initial_temperature=0.0), "initial_temperature=0.0 must be more"),
+        (lambda: SACOptions(target_entropy=float("nan")), "target_entropy=nan must be a finite"),
+        (lambda: SACOptions(actor_lr=-1.0), "actor_lr=-1.0 must not be negative"),
+        (lambda: DDPGOptions(exploration_std=-1.0), "exploration_std=-1.0 must not be negative"),
+        (lambda: DDPGOptions(exploration="ou", ou_theta=1.5), "ou_theta=1.5 must lie between"),
+        (lambda: TD3Options(target_noise=float("inf")), "target_noise=inf must be a finite"),
+        (lambda: DDPGOptions(reward_scale=0.0), "reward_scale=0.0 must be more than 0"),
+        (lambda: D4PGOptions(v_min=3.0, v_max=3.0), "v_min < v_max"),
+        (lambda: DDPGOptions(critic_loss="huber", huber_delta=0.0), "--critic-loss squared"),
+        (
+            lambda: SACOptions(values="quantile", num_quantiles=5, drop_quantiles=5),
+            "drop_quantiles=5 of num_quantiles=5 leaves no quantile",
+        ),
+        (
+            lambda: DDPGOptions(prioritized=True, priority_entry="td"),
+            "priority_entry=td is of Q-learning",
+        ),
+    ],
+)
+def test_actors_and_critics_that_cannot_be_are_refused_by_name(algo: Any, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        Run(EnvOptions("Pendulum-v1"), algo())
+
+
+@pytest.mark.parametrize("algo", [DDPGOptions, TD3Options, SACOptions, D4PGOptions])
+def test_of_single_transitions_an_actors_memory_learns_nothing(algo: Any) -> None:
+    with pytest.raises(UsageError, match="--burn-in 10 --train-rows 20 .*or --preset memory"):
+        Run(EnvOptions("Pendulum-v1"), algo(), ActorQOptions(memory="lstm"))
+    Run(EnvOptions("Pendulum-v1"), algo(train_rows=20), ActorQOptions(memory="lstm"))
+
+
+def test_options_of_actors_and_critics_without_effect_are_refused() -> None:
+    for kind, given in (
+        (SAC, {"temperature": 0.1, "target_entropy": -1.0}),
+        (SAC, {"drop_quantiles": 2}),
+        (SAC, {"values": "quantile", "target_critics": 1}),
+        (TD3, {"ou_theta": 0.3}),
+        (TD3, {"state_dependent_std": False}),
+        (TD3, {"huber_delta": 2.0}),
+        (TD3, {"num_atoms": 21}),
+    ):
+        with pytest.raises(UsageError, match="has no effect"):
+            kind("Pendulum-v1", **given)
 
 
 def test_ladders_need_several_environments() -> None:
@@ -128,3 +187,75 @@ def test_a_network_that_fits_learns(tmp_path: Any) -> None:
     given = {"learning_starts": 10, "runs": str(tmp_path), "eval_episodes": 1, "seed": 0}
     agent = DQN("CartPole-v1", model=lambda spec: Network(), **given).learn(200, mode="quiet")
     assert agent.env_steps >= 200
+
+
+class OwnActor(nn.Module):
+    """A user's actor of an observation of three numbers."""
+
+    reads = frozenset({"observation"})
+
+    def __init__(self, outputs: int = 2, memory: bool = False) -> None:
+        super().__init__()
+        self.layer, self.memory = nn.Linear(3, outputs), memory
+
+    def initial_state(self, batch: int) -> Any:
+        return torch.zeros(batch, 2) if self.memory else ()
+
+    def forward(self, inputs: Any, state: Any) -> Any:
+        return self.layer(inputs.observation), state
+
+
+class OwnCritics(nn.Module):
+    """A user's two critics, as one layer."""
+
+    reads = frozenset({"observation"})
+
+    def __init__(self, count: int = 2) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, count)
+
+    def initial_state(self, batch: int) -> Any:
+        return ()
+
+    def features(self, inputs: Any, state: Any) -> Any:
+        return inputs.observation, state
+
+    def forward(
+        self, inputs: Any, state: Any, action: Any, frozen: bool = False, chosen: Any = None
+    ) -> Any:
+        weight, bias = self.layer.weight, self.layer.bias
+        if frozen:
+            weight, bias = weight.detach(), bias.detach()
+        x = torch.cat([inputs.observation, action], -1)
+        z = nn.functional.linear(x, weight, bias)
+        z = z.movedim(-1, 0).unsqueeze(-1)
+        return (z if chosen is None else z[:chosen]), state
+
+
+class Own(nn.Module):
+    def __init__(self, actor: Any, critics: Any) -> None:
+        super().__init__()
+        self.actor, self.critics = actor, critics
+
+
+@pytest.mark.parametrize(
+    ("network", "named"),
+    [
+        (lambda spec: OwnActor(), "has no actor and no critics"),
+        (lambda spec: Own(Silent(), OwnCritics()), "Silent has no reads and no initial_state"),
+        (lambda spec: Own(OwnActor(), OwnActor()), "OwnActor has no features"),
+        (lambda spec: Own(OwnActor(3), OwnCritics()), r"\(1, 2\) is wanted"),
+        (lambda spec: Own(OwnActor(), OwnCritics(3)), r"\(2, 1, 1\) is wanted"),
+        (lambda spec: Own(OwnActor(memory=True), OwnCritics()), "--train-rows 20"),
+    ],
+)
+def test_actors_and_critics_that_do_not_fit_are_told_of(network: Any, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        SAC("Pendulum-v1", model=network, seed=0).evaluate(1)
+
+
+def test_actors_and_critics_of_ones_own_learn(tmp_path: Any) -> None:
+    given = {"runs": str(tmp_path), "eval_episodes": 1, "seed": 0, "learning_starts": 50}
+    agent = SAC("Pendulum-v1", model=lambda spec: Own(OwnActor(), OwnCritics()), **given)
+    agent.learn(200, mode="quiet")
+    assert agent.predict(torch.zeros(3).numpy())[0].shape == (1,)

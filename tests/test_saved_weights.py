@@ -36,7 +36,7 @@ def without_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.compile traces and generates no code: neither a compiler nor a minute is needed."""
     original = torch.compile
     torch.compiler.reset()
-    monkeypatch.setattr(torch, "compile", lambda f: original(f, backend="eager"))
+    monkeypatch.setattr(torch, "compile", lambda f, **_: original(f, backend="eager"))
 
 
 @pytest.mark.parametrize("kind", ["ppo", "normalized", "dqn", "rainbow"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -101,26 +102,28 @@ class PolicyGradientAgent(nn.Module):
         """Who acts in evaluations: this agent, given noise if they are stochastic, else none."""
         return self
 
-    def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Any, Any, Any]:
+    def draws(self, noise: np.ndarray) -> Sequence[Tensor]:
+        """What `act` takes at each row of a window, of noise [T, B, uniforms + normals]."""
+        return torch.from_numpy(noise).to(self.device).unbind()
+
+    def act(self, inputs: Inputs, state: Any, draw: Tensor | None) -> tuple[Any, Any, Any]:
         """Answer one row.
 
         Args:
             inputs: [B, ...].
             state: as fed at this row; the model resets it where `first`.
-            noise: [B, uniforms + normals] (`noise.Noise`); None takes the most likely action.
+            draw: [B, uniforms + normals] of `draws`; None takes the most likely action.
 
         Returns:
             action [B, ...], what to keep beside it (`Kept` or nothing), the state fed next.
         """
         inputs = self.read(inputs)
-        if noise is not None and self.device.type != "cpu":
-            noise = noise.to(self.device)
-        if not self.keeps or noise is None:
+        if not self.keeps or draw is None:
             parameters, state = self._run(self.model.policy, inputs, state)
-            return self.distribution.sample(self._masked(parameters, inputs), noise), (), state
+            return self.distribution.sample(self._masked(parameters, inputs), draw), (), state
         parameters, value, state = self._run(self.model, inputs, state)
         parameters = self._masked(parameters, inputs)
-        action = self.distribution.sample(parameters, noise)
+        action = self.distribution.sample(parameters, draw)
         return action, Kept(self.distribution.log_prob(parameters, action), value), state
 
     def join(self, acted: Any, learned: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import torch
@@ -37,6 +37,16 @@ class Model(Protocol):
     ) -> tuple[Tensor, Any]: ...
 
 
+class Draw(NamedTuple):
+    """What is random about the answer to one row."""
+
+    random: tuple[Tensor, Tensor] | None  # [B] who explores, [B] in [0, 1) how; None: nobody does
+    normals: Tensor | None  # [B, normals] of the noisy layers; None: their mean weights
+
+
+GREEDY = Draw(None, None)
+
+
 class QKept(NamedArrayTuple):
     """What acting keeps where new items get their error as priority."""
 
@@ -57,8 +67,8 @@ class QLearningAgent(nn.Module):
         precision: "bf16" runs the networks in autocast; what they give is float32 all the same.
     """
 
-    epsilon: Tensor
-    """[B] probability of a random action; a function of environment steps, so it is not saved."""
+    epsilon: np.ndarray
+    """[B] float32 probability of a random action; a function of env steps, so it is not saved."""
 
     uniforms = UNIFORMS
 
@@ -84,7 +94,6 @@ class QLearningAgent(nn.Module):
         self._plain = normalizer is None  # what is read is given as it is: on the CPU, too
         self.__dict__ |= {"model": self.model, "target": self.target}  # without __getattr__: faster
         self._schedule = Epsilon(options, num_envs)
-        self.register_buffer("epsilon", torch.zeros(num_envs), persistent=False)
         self.set_exploration(0)
 
     def example_kept(self) -> Any:
@@ -103,49 +112,37 @@ class QLearningAgent(nn.Module):
 
     def set_exploration(self, env_steps: int) -> None:
         """Take up the epsilons of the window that begins at so many environment steps."""
-        self.epsilon.copy_(torch.from_numpy(self._schedule(env_steps)))
+        self.epsilon = self._schedule(env_steps)
 
-    def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Tensor, Any, Any]:
+    def draws(self, noise: np.ndarray) -> list[Draw | None]:
+        """What `act` takes at each row of a window, at the epsilons of now.
+
+        Args:
+            noise: [T, B, 2 + normals] (`noise.Noise`), of the training environments.
+        """
+        return draws(noise, self.epsilon, self.normals, self.device)
+
+    def act(self, inputs: Inputs, state: Any, draw: Draw | None) -> tuple[Tensor, Any, Any]:
         """Answer one row.
 
         Args:
-            inputs: [B, ...] of the training environments; `evaluation` has others answered.
+            inputs: [B, ...].
             state: as fed at this row; the model resets it where `first`.
-            noise: [B, 2 + normals] (`noise.Noise`); None is greedy, with the mean weights.
+            draw: of `draws`; None is greedy, with the mean weights.
 
         Returns:
             action [B] int64, what to keep beside it (`QKept` or nothing), the state fed next.
         """
-        if noise is None:
-            return self.answer(inputs, state)
-        noise = noise.to(self.device)
-        normals = noise[:, UNIFORMS:] if self.normals else None
-        return self.answer(inputs, state, noise, self.epsilon, normals)
-
-    def answer(
-        self,
-        inputs: Inputs,
-        state: Any,
-        uniforms: Tensor | None = None,
-        epsilon: Tensor | float = 0.0,
-        normals: Tensor | None = None,
-    ) -> tuple[Tensor, Any, Any]:
-        """Answer one row, as `act` does; everything random is given.
-
-        Args:
-            inputs, state: as `act` takes them.
-            uniforms: [B, 2 or more] in [0, 1): random where the first is below epsilon, the second
-                says which; others are left aside. None is greedy.
-            epsilon: [B] or a number.
-            normals: [B, normals] of the noisy layers; None acts with their mean weights.
-        """
-        inputs = self.read(inputs)
+        if not self._plain:
+            inputs = self.read(inputs)
+        random, normals = draw or GREEDY
         z, state = self.z(inputs, state, normals)
         value = masked_q(self.returns.value(z), inputs.mask)  # [B, A]
         action = value.argmax(-1)
-        if uniforms is not None:
-            drawn = random_action(uniforms.select(1, 1), value.shape[1], inputs.mask)
-            action = torch.where(uniforms.select(1, 0) < epsilon, drawn, action)
+        if random is not None:
+            explores, uniform = random
+            drawn = random_action(uniform, value.shape[1], inputs.mask)
+            action = torch.where(explores, drawn, action)
         if not self.keeps:
             return action, (), state
         taken = value.gather(1, action.unsqueeze(1)).squeeze(1)
@@ -208,17 +205,40 @@ class EvaluatedAgent:
         self.model = agent.model
         self.normals = agent.normals if epsilon is None else 0
 
-    def act(self, inputs: Inputs, state: Any, noise: Tensor | None) -> tuple[Tensor, Any, Any]:
-        """Answer one row; see `QLearningAgent.act`."""
+    def draws(self, noise: np.ndarray) -> list[Draw | None]:
+        """What `act` takes at each row, of noise [T, B, 2 + normals]."""
         agent = self.agent
-        if noise is None:
-            action, _, state = agent.answer(inputs, state)
-            return action, (), state
-        noise = noise.to(agent.device)
-        epsilon = agent.epsilon.mean() if self.epsilon is None else self.epsilon
-        normals = noise[:, UNIFORMS:] if self.normals else None
-        action, _, state = agent.answer(inputs, state, noise, epsilon, normals)
+        epsilon = float(agent.epsilon.mean()) if self.epsilon is None else self.epsilon
+        return draws(noise, epsilon, self.normals, agent.device)
+
+    def act(self, inputs: Inputs, state: Any, draw: Draw | None) -> tuple[Tensor, Any, Any]:
+        """Answer one row; see `QLearningAgent.act`."""
+        action, _, state = self.agent.act(inputs, state, draw)
         return action, (), state
+
+
+def draws(
+    noise: np.ndarray, epsilon: np.ndarray | float, normals: int, device: torch.device
+) -> list[Draw | None]:
+    """What is random about each row of a window; None where nothing is.
+
+    Looked at for all rows at once: row by row it would take as long as a small network does.
+
+    Args:
+        noise: [T, B, 2 or more]: who explores, which action it is then, normals.
+        epsilon: [B] or a number.
+        normals: how many the noisy layers take.
+    """
+    explore: np.ndarray = noise[..., 0] < epsilon  # [T, B]
+    if not normals and not np.count_nonzero(explore):
+        return [None] * len(noise)
+    given, explores = torch.from_numpy(noise).to(device), torch.from_numpy(explore).to(device)
+    made: list[Draw | None] = []
+    for t, some in enumerate(np.any(explore, axis=1).tolist()):
+        random = (explores[t], given[t, :, 1]) if some else None
+        own = given[t, :, UNIFORMS:] if normals else None
+        made.append(Draw(random, own) if some or normals else None)
+    return made
 
 
 def random_action(uniform: Tensor, actions: int, mask: Tensor | None) -> Tensor:

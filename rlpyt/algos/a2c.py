@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
-from rlpyt.algos.learner import Learner, compiled
+from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import A2COptions
 from rlpyt.algos.windows import Sample, WindowReader, fold
 from rlpyt.arrays import tree_map
@@ -51,8 +51,7 @@ class A2C:
             if options.optimizer == "rmsprop"
             else partial(Adam, eps=options.optimizer_eps)
         )
-        self.learner = Learner(agent.model, optimizer, options.max_grad_norm)
-        self._loss = compiled(self.loss, agent) if compile else self.loss
+        self.learner = Learner(agent.model, optimizer, options.max_grad_norm, compile)
 
     def update(self, window: Window, env_steps: int) -> dict[str, Tensor]:
         """Learn from a window that was collected by the present weights.
@@ -70,9 +69,9 @@ class A2C:
         explained = explained_variance(sample.value, sample.target, sample.live)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
-        means = self.learner.step(self._loss, lr, chunks, states)
+        means = self.learner.step(self.loss, lr, chunks, states)
         self.reader.observe(window)
-        names = (*self.metrics, "loss/gradient_norm")
+        names = ("loss/gradient_norm", *self.metrics)
         seen = dict(zip(names, means.unbind(), strict=True))
         return {**seen, "loss/explained_variance": explained, "loss/lr": torch.tensor(lr)}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
-from rlpyt.algos.learner import Learner, compiled
+from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import PPOOptions
 from rlpyt.algos.windows import Sample, WindowReader, fold, shuffled
 from rlpyt.arrays import tree_map
@@ -56,10 +56,8 @@ class PPO:
         self.agent, self.options, self.generator = agent, options, generator
         self.total_env_steps = total_env_steps
         self.reader = WindowReader(agent, options, num_envs)
-        self.learner = Learner(
-            agent.model, partial(Adam, eps=options.optimizer_eps), options.max_grad_norm
-        )
-        self._loss = compiled(self.loss, agent) if compile else self.loss
+        adam = partial(Adam, eps=options.optimizer_eps)
+        self.learner = Learner(agent.model, adam, options.max_grad_norm, compile)
         self._clip = torch.zeros((), device=agent.device)  # a tensor: compiled once
 
     def update(self, window: Window, env_steps: int) -> dict[str, Tensor]:
@@ -90,7 +88,7 @@ class PPO:
                 index = order[j::minibatches]
                 part = tree_map(lambda x, i=index: x.index_select(1, i), chunks)
                 state = tree_map(lambda x, i=index: x.index_select(0, i), states)
-                seen.append(self.learner.step(self._loss, lr, part, state))
+                seen.append(self.learner.step(self.loss, lr, part, state))
             if options.target_kl and self._mean(seen[-minibatches:])["loss/kl"] > options.target_kl:
                 break
         self.reader.observe(window)
@@ -143,4 +141,4 @@ class PPO:
 
     def _mean(self, seen: list[Tensor]) -> dict[str, Tensor]:
         means = torch.stack(seen).mean(0)
-        return dict(zip((*self.metrics, "loss/gradient_norm"), means.unbind(), strict=True))
+        return dict(zip(("loss/gradient_norm", *self.metrics), means.unbind(), strict=True))

@@ -8,22 +8,18 @@ Wherever an episode begins in between, both states are reset (`models/memory.py`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from rlpyt.agents.q_learning import QLearningAgent
-from rlpyt.algos.learner import compiled
-from rlpyt.algos.options import R2D1Options
-from rlpyt.algos.q_targets import Draws, draw, taken_of
-from rlpyt.algos.replay_learning import ReplayLearning
+from rlpyt.algos.q_learning import QLearning
+from rlpyt.algos.q_targets import Draws, taken_of
+from rlpyt.algos.replay_learning import Items
 from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.functional import live_mean, live_means
 from rlpyt.functional.n_step import n_step
 from rlpyt.functional.q_values import masked_q, munchausen, sequence_priority, soft_values
-from rlpyt.replays.replay import Replay
-from rlpyt.rows import Window
 from rlpyt.storage import to_device
 
 
@@ -40,83 +36,40 @@ class Sequences(NamedArrayTuple):
     weight: Any = None  # [N] importance weights
 
 
-class R2D1:
-    """Learns from sequences drawn from a replay.
-
-    Args:
-        agent: is trained.
-        options: see `R2D1Options`.
-        replay: sequences of burn_in + train_rows + n_step rows.
-        total_env_steps: the length that the schedules are made for.
-        generator: draws quantile fractions and the noise of layers; part of a checkpoint.
-        compile: whether the loss is compiled.
-    """
-
-    names = ("loss/q", "loss/q_taken")  # the loss, and the value of the actions taken
-
-    def __init__(
-        self,
-        agent: QLearningAgent,
-        options: R2D1Options,
-        replay: Replay,
-        total_env_steps: int,
-        generator: torch.Generator,
-        compile: bool = False,
-    ) -> None:
-        self.agent, self.options, self.generator = agent, options, generator
-        self.learning = ReplayLearning(agent, options, replay, total_env_steps)
-        self._loss = compiled(self.loss, agent) if compile else self.loss
-
-    @property
-    def learner(self) -> Any:
-        return self.learning.learner
-
-    def update(self, window: Any, env_steps: int) -> dict[str, Any]:
-        """Make the updates that are due after a window.
-
-        Args:
-            window: T rows that were just answered; the replay holds them.
-            env_steps: taken before them.
-
-        Returns:
-            Means over the updates by tag, which are not there before the first, and counts.
-        """
-        found = self.learning.update(
-            window, env_steps, self.read, self._draw, self._loss, self.names
-        )
-        return found | {"explore/epsilon": self.agent.epsilon.mean()}
+@final
+class R2D1(QLearning):
+    """Learns from sequences of burn_in + train_rows + n_step rows; see `R2D1Options`."""
 
     @torch.no_grad()
-    def read(self, window: Window) -> Sequences:
-        """The sequences of a draw, on the agent's device.
+    def read(self, items: Items) -> Sequences:
+        """The sequences of a draw.
 
         Args:
-            window: [L, N] rows, and the states kept at the first.
+            items: [L, N] rows, and the states kept at the first.
         """
-        options, rows, burn_in = self.options, window.tensors, self.options.burn_in
-        behind = rows[burn_in:]  # [T + n, N, ...]
-        trained = behind[: options.train_rows]
+        options, behind = self.options, slice(self.options.burn_in, None)  # [T + n, N, ...]
+        last = items.last[behind]
         returns, discount, m = n_step(
-            self.learning.reward(behind.reward),
-            behind.terminated,
-            behind.last,
+            self.reward(items.reward[behind]),
+            items.terminated[behind],
+            last,
             options.gamma,
             options.n_step,
         )
-        state = window.kept_state(0)
+        rows = torch.arange(options.train_rows, device=m.device)[:, None]
+        state = items.state
         if options.zero_state:
-            state = self.agent.model.initial_state(window.num_envs)
-        batch = Sequences(
-            inputs=window.inputs(),
+            state = to_device(self.agent.model.initial_state(m.shape[1]), self.agent.device)
+        return Sequences(
+            inputs=self.agent.read(items.inputs),
             state=state,
-            action=trained.action,
+            action=items.action[behind][: options.train_rows],
             returns=returns,
             discount=discount,
-            bootstrap=m + torch.arange(options.train_rows, device=m.device)[:, None],
-            live=~trained.last,
+            bootstrap=m + rows,
+            live=~last[: options.train_rows],
+            weight=items.weight,
         )
-        batch = to_device(batch, self.agent.device)
-        return batch.replace(inputs=self.agent.read(batch.inputs))
 
     def loss(self, batch: Sequences, draws: Draws) -> tuple[Tensor, Tensor]:
         """The loss of N sequences, a mean over their live rows.
@@ -126,7 +79,7 @@ class R2D1:
             draws: noise and fractions [T + n, N, K] of this update.
 
         Returns:
-            The loss, 0-d, and [2 + N]: the metrics of `names`, then the sequences' priorities.
+            As `QLearning.loss`; of each sequence the priority is made of its rows' errors.
         """
         returns, live = self.agent.returns, batch.live
         state, target_state = self._burn_in(batch, draws)
@@ -145,18 +98,11 @@ class R2D1:
         with torch.no_grad():
             value = returns.value(taken.unsqueeze(-2)).squeeze(-1)
             priority = sequence_priority(error, live, self.options.priority_eta)
-            return loss, torch.cat([live_means([losses, value], live), priority])
+            return loss, torch.cat([live_means([losses, value, error], live), priority])
 
-    def state(self) -> dict[str, Any]:
-        return {"learning": self.learning.state(), "generator": self.generator.get_state()}
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.learning.load(state["learning"])
-        self.generator.set_state(state["generator"])
-
-    def _draw(self, batch: Sequences) -> Draws:
-        unrolled = self.options.item_length - self.options.burn_in
-        return draw(self.agent, self.generator, unrolled, batch.action.shape[1])
+    def unrolled(self, items: Items) -> tuple[int, ...]:
+        rows, count = items.reward.shape
+        return rows - self.options.burn_in, count
 
     @torch.no_grad()
     def _burn_in(self, batch: Sequences, draws: Draws) -> tuple[Any, Any]:

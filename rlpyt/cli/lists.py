@@ -58,20 +58,13 @@ def main(command: str, argv: Sequence[str]) -> int:
 
         print(json.dumps(found))
         return 0
-    shown = getattr(options, "name", "")
-    if "/" in shown:
-        from rlpyt.presets import PRESETS
-
-        print(f"{_summary(PRESETS[shown])}\n")
+    name = getattr(options, "name", "")
+    head, foot = _around(name) if "/" in name else ("", "")
     width = max(map(len, found), default=0) + 2
-    for name, text in found.items():
-        print(f"{name:<{width}}{text}".rstrip())
-    if "/" in shown:
-        algo = shown.partition("/")[0]
-        print(
-            f"\nall else is the default (rlpyt train {algo} --help); "
-            f"where each number is from: rlpyt/presets/{algo}.py"
-        )
+    print(head, end="")
+    for key, text in found.items():
+        print(f"{key:<{width}}{text}".rstrip())
+    print(foot, end="")
     return 0
 
 
@@ -111,6 +104,17 @@ def _presets(options: PresetsOptions) -> dict[str, Any]:
             "`rlpyt presets` lists them"
         )
     return _differences(presets.choose(options.name.partition("/")[0], "ENV", options.name))
+
+
+def _around(name: str) -> tuple[str, str]:
+    """What is printed before and after the options of a preset."""
+    from rlpyt.presets import PRESETS
+
+    algo, file = name.partition("/")[0], PRESETS[name].__module__.replace(".", "/")
+    foot = (
+        f"all else is the default (rlpyt train {algo} --help); where each number is from: {file}.py"
+    )
+    return f"{_summary(PRESETS[name])}\n\n", f"\n{foot}\n"
 
 
 def _differences(run: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ usage: rlpyt COMMAND [options]
 
 Deep reinforcement learning: from the command line to a resumable result.
 
-  train ALGO --env ID   train ppo, a2c, dqn or r2d1 on an environment
+  train ALGO --env ID   train ppo, a2c, dqn, r2d1, ddpg, td3, sac or d4pg on an environment
   eval RUN              play episodes with a trained agent (also: enjoy)
   resume RUN            go on with a run that stopped, exactly
   plot PATH ...         learning curves of any number of runs
@@ -35,6 +35,10 @@ takes its place. Options may stand before or after the algorithm.
   a2c                   advantage actor-critic, synchronous (Mnih et al., 2016)
   dqn                   deep Q-learning, and its variants up to Rainbow and IQN
   r2d1                  recurrent Q-learning from sequences (R2D2 on one machine)
+  ddpg                  deep deterministic policy gradient (Lillicrap et al., 2016)
+  td3                   twin delayed DDPG (Fujimoto et al., 2018)
+  sac                   soft actor-critic (Haarnoja et al., 2018), REDQ and TQC
+  d4pg                  distributional DDPG (Barth-Maron et al., 2018)
 
 every option and its default
   rlpyt train ppo --help
@@ -44,6 +48,7 @@ examples
   rlpyt train ppo --env CartPole-v1 --seed 1
   rlpyt train a2c --env Acrobot-v1 --env-steps 200k --num-envs 32
   rlpyt train dqn --env ALE/Pong-v5 --preset dopamine-qr
+  rlpyt train sac --env HalfCheetah-v5 --preset spinning-up
   rlpyt train ppo --env my_module:make_env --env-kwargs size=5 --memory lstm
   rlpyt train ppo --env HalfCheetah-v5 --json > outcome.json
 

@@ -25,9 +25,9 @@ Network = TypeVar("Network")
 _REFUSED = {
     "--n-steps": "--n-steps is a rollout's length to some and a run's to others; use --horizon "
     "(rows per environment before each update) or --env-steps (the run's length)",
-    "--n-step": "--n-step belongs to replay algorithms (dqn, r2d1); use --horizon (rows per "
+    "--n-step": "--n-step belongs to replay algorithms (dqn, sac, …); use --horizon (rows per "
     "environment before each update)",
-    "--batch-size": "--batch-size is what replay algorithms draw (dqn, r2d1); use "
+    "--batch-size": "--batch-size is what replay algorithms draw (dqn, sac, …); use "
     "--minibatch-size (ppo), or --horizon and --num-envs (all rows of an update)",
 }
 

@@ -23,10 +23,10 @@ def action_reader(space: spaces.Space, spec: Spec) -> Reader:
     They are contained in the space, have its dtypes, and share no memory with what is stored.
     """
     read = _reader(space, spec)
-    return lambda action: list(read(action))
+    return (lambda action: list(read(action))) if isinstance(spec, Composite) else read
 
 
-def _reader(space: spaces.Space, spec: Spec) -> Callable[[Any], Iterable[Any]]:
+def _reader(space: spaces.Space, spec: Spec) -> Any:  # a Reader, or for a Composite of iterables
     match space, spec:
         case spaces.Box(), Box():
             return _box_reader(space, spec)

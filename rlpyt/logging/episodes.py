@@ -62,23 +62,23 @@ class Episodes:
                 is over; returns are then the whole game's. A truncated row ends the game too.
             infos: (row, column) -> numbers that came with the end of an episode.
         """
-        last = rows.last
+        last, reward, cut = rows.last, rows.reward[1:], rows.cut[1:]
+        if not np.count_nonzero(last[1:]) and not np.count_nonzero(cut):
+            # As most windows are where learning takes turns with a few rows: row 0 may be dead.
+            return self._go_on(reward, len(reward) - last[0])
+
         ended = last[1:] & ~rows.first[1:]  # first and last at once: only a cut
         if game_over is not None:
             ended &= (game_over[1:] > 0) | rows.truncated[1:]  # > 0: NaN where info has no value
-        live = ~last[:-1] & ~rows.cut[1:]
-        events = ended | rows.cut[1:]
-        reward = rows.reward[1:]
+        live = ~last[:-1] & ~cut
+        events = ended | cut
         if not events.any():
-            self._return += reward.sum(0, np.float64)
-            self._length += live.sum(0)
-            self.env_steps += int(live.sum())
-            return []
+            return self._go_on(reward, live.sum(0))
 
         env_steps = self.env_steps + live.sum(1).cumsum()  # [T], when each row arrived
         self.env_steps = int(env_steps[-1])
         episodes = []
-        for t, b, raw_return, length in self._segments(reward, live, events, rows.cut[1:]):
+        for t, b, raw_return, length in self._segments(reward, live, events, cut):
             info = {name: float(x[t + 1, b]) for name, x in dict(rows.env_info).items()}
             info |= (infos or {}).get((t + 1, b), {})
             present = {name: x for name, x in info.items() if x == x}
@@ -130,6 +130,13 @@ class Episodes:
         lines = {name: x for name, x in state.items() if name.startswith("line/")}
         self._line = _Line({name.removeprefix("line/"): x.tolist() for name, x in lines.items()})
 
+    def _go_on(self, reward: np.ndarray, live: np.ndarray) -> list[Episode]:
+        """Count a window in which no episode ended: reward [T, B], live rows [B]."""
+        self._return += reward.sum(0, np.float64)
+        self._length += live
+        self.env_steps += int(live.sum())
+        return []
+
     def _segments(
         self, reward: np.ndarray, live: np.ndarray, events: np.ndarray, cut: np.ndarray
     ) -> list[tuple[int, int, float, int]]:
@@ -138,33 +145,26 @@ class Episodes:
         Returns:
             (t, column, return, length) of each episode that ended and was not cut, by t.
         """
-        horizon, num_envs = reward.shape
-        opens = np.arange(num_envs) * horizon
-        at = np.flatnonzero(events.T)  # position b * T + t: column after column
-        starts = np.unique(np.concatenate([opens, at + 1]))
-        starts = starts[starts < events.size]
-        returns = np.add.reduceat(reward.T.ravel().astype(np.float64), starts)
-        lengths = np.add.reduceat(live.T.ravel().astype(np.int64), starts)
-        returns[np.searchsorted(starts, opens)] += self._return
-        lengths[np.searchsorted(starts, opens)] += self._length
-
-        tail = np.searchsorted(starts, opens + horizon - 1, "right") - 1
-        self._return = np.where(events[-1], 0.0, returns[tail])
-        self._length = np.where(events[-1], 0, lengths[tail])
-
-        column, t = np.divmod(at, horizon)
-        dropped = cut.T.ravel()[at]
-        just_before = (at[1:] == at[:-1] + 1) & (t[1:] > 0)  # t = 0: another column's
-        kept = ~dropped
-        kept[:-1] &= ~(dropped[1:] & just_before)
-        segment = np.searchsorted(starts, at, "right") - 1
-        found = zip(
-            t[kept].tolist(),
-            column[kept].tolist(),
-            returns[segment[kept]].tolist(),
-            lengths[segment[kept]].tolist(),
-            strict=True,
-        )
+        horizon, size = len(reward), reward.size
+        at = np.flatnonzero(events.T).tolist()  # positions b * T + t: column after column
+        dropped = set(np.flatnonzero(cut.T).tolist())
+        starts = sorted({*range(0, size, horizon), *(i + 1 for i in at if i + 1 < size)})
+        returns = np.add.reduceat(reward.T.ravel().astype(np.float64), starts).tolist()
+        lengths = np.add.reduceat(live.T.ravel().astype(np.int64), starts).tolist()
+        happened, found = set(at), []
+        ends = (*(i - 1 for i in starts[1:]), size - 1)  # of the segments, each in one column
+        for start, end, total, length in zip(starts, ends, returns, lengths, strict=True):
+            column, t = divmod(end, horizon)
+            if start % horizon == 0:
+                total += self._return[column].item()
+                length += self._length[column].item()
+            open_on = end not in happened
+            if t == horizon - 1:
+                self._return[column] = total if open_on else 0.0
+                self._length[column] = length if open_on else 0
+            lost = end in dropped or (t < horizon - 1 and end + 1 in dropped)
+            if not open_on and not lost:
+                found.append((t, column, total, length))
         return sorted(found)
 
 

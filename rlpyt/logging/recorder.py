@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.logging.csv import CsvFile
+from rlpyt.means import Means
 
 QUEUED_LINES = 64  # an hour of lines of a backend that hangs; later ones are dropped and counted
 CLOSE_SECONDS = 5.0
@@ -57,6 +58,7 @@ class Recorder:
         self._tell = tell
         self._told: set[str] = set()
         self._sums: dict[str, tuple[int, float | Tensor]] = {}
+        self._vectors: dict[tuple[str, ...], tuple[int, Tensor]] = {}  # of several tags each
 
     def record(self, tag: str, value: float | Tensor) -> None:
         """Add a number or a tensor of one element, which is not read (no synchronisation) yet.
@@ -73,6 +75,12 @@ class Recorder:
         self._sums[tag] = (count + 1, total + value)
 
     def record_all(self, values: Mapping[str, float | Tensor]) -> None:
+        """Add a value to each of several tags."""
+        if isinstance(values, Means):
+            count, total = self._vectors.get(values.tags, (0, 0.0))
+            vector = values.vector.detach().to(_precision(values.vector))
+            self._vectors[values.tags] = (count + 1, total + vector)
+            values = values.numbers
         for tag, value in values.items():
             self.record(tag, value)
 
@@ -85,7 +93,7 @@ class Recorder:
             raise ValueError(f"a line at {env_steps} env steps after one at {self._csv.env_steps}")
         means = {tag: total / count for tag, (count, total) in self._read().items()}
         line = {tag: x for tag, x in means.items() if not math.isnan(x)}
-        self._sums = {}
+        self._sums, self._vectors = {}, {}
         try:
             self._csv.write(env_steps, line)
         except OSError as error:
@@ -119,9 +127,15 @@ class Recorder:
     def load(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a `state()`."""
         self._sums = {tag: (int(count), float(total)) for tag, (count, total) in state.items()}
+        self._vectors = {}
 
     def _read(self) -> dict[str, tuple[int, float]]:
         """The sums as numbers: one transfer for each device."""
+        for tags, (count, vector) in self._vectors.items():
+            for tag, total in zip(tags, vector.unbind(), strict=True):
+                before, sum_before = self._sums.get(tag, (0, 0.0))
+                self._sums[tag] = (before + count, sum_before + total)
+        self._vectors = {}
         tensors = {tag: x for tag, (_, x) in self._sums.items() if isinstance(x, Tensor)}
         numbers: dict[str, float] = {}
         for device in {x.device for x in tensors.values()}:

@@ -8,9 +8,9 @@ joined and goes through the hidden layers; an image alone has none behind its ne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import accumulate
 from math import prod
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -174,13 +174,14 @@ class Joined(Encoder):
 
     def __init__(self, paths: list[str], parts: Sequence[Encoder]) -> None:
         super().__init__()
-        self.leaves = [attrgetter(path) for path in paths]
+        self.paths = [path.split(".") for path in paths]
         self.parts = nn.ModuleList(parts)
         self.features = sum(part.features for part in parts)
 
     def forward(self, observation: Any) -> Tensor:
-        pairs = zip(self.parts, self.leaves, strict=True)
-        return torch.cat([part(leaf(observation)) for part, leaf in pairs], -1)
+        # (reduce over getattr: a compiler does not follow an attrgetter)
+        leaves = [reduce(getattr, path, observation) for path in self.paths]
+        return torch.cat([part(x) for part, x in zip(self.parts, leaves, strict=True)], -1)
 
 
 @final

@@ -88,3 +88,32 @@ class QNetworkOptions(ModelOptions):
 
     image_linear: bool = True
     """Convolutional encoders end in their linear layer; without it, head_sizes can hold it."""
+
+
+@dataclass(frozen=True)
+class ActorQOptions(ModelOptions):
+    """An actor, and critics of its actions."""
+
+    hidden_sizes: tuple[int, ...] = (256, 256)
+    """Widths of the actor's hidden layers, and of the critics'."""
+
+    activation: Activation = "relu"
+    """After each hidden layer; convolutional encoders have relu, as published."""
+
+    orthogonal_init: bool = False
+    """Orthogonal weights (gain sqrt(2); 1 in memory and Q heads, 0.01 in the policy head) and zero
+    biases; otherwise PyTorch's."""
+
+    critic_sizes: tuple[int, ...] | None = None
+    """Widths of the critics' hidden layers; unset: those of the actor's."""
+
+    encoder_sizes: tuple[int, ...] = ()
+    """Widths of hidden layers on vectors in front of a memory; without one, of more in front of the
+    others: critics read the action behind these."""
+
+    share_trunk: bool | None = None
+    """Actor and critics share encoder and memory, which the critics' loss alone trains; unset: with
+    images they do."""
+
+    state_dependent_std: bool = True
+    """SAC's standard deviation is an output of the network instead of one parameter a dimension."""

@@ -58,6 +58,10 @@ class QNetwork(nn.Module):
         """The state before the first row, leading dimension [batch]."""
         return self.trunk.initial_state(batch)
 
+    def __call__(self, *args: Any) -> tuple[Tensor, Any]:
+        """`forward`, without nn.Module's search for hooks, a tenth of a small network's pass."""
+        return self.forward(*args)
+
     def forward(
         self,
         inputs: Inputs,
@@ -75,7 +79,7 @@ class QNetwork(nn.Module):
             fractions: of implicit quantiles, [..., N] or [N] for all rows, in (0, 1); None: evenly
                 spaced, those of a greedy choice.
         """
-        # (forward, here and below it: see ActorCritic.policy)
+        # (forward, below it too: see ActorCritic.policy)
         features, state = self.trunk.forward(inputs, state)
         if self.embedding is None:
             return self.head.forward(features, noise), state

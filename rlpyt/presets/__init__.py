@@ -9,25 +9,38 @@ from collections.abc import Callable
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.presets import a2c, dqn, ppo, r2d1
+from rlpyt.presets import a2c, d4pg, ddpg, dqn, ppo, r2d1, sac, td3
 from rlpyt.presets.families import family
 from rlpyt.run import ALGORITHMS, Run
 from rlpyt.suggest import did_you_mean
 
 Preset = Callable[[Any], Run]
 
-_DISCRETE = ("default", "classic", "acrobot", "mountain-car", "lunar-lander")
-_CONTINUOUS = ("pendulum", "mujoco")  # families whose actions are continuous
-_FAMILIES = (*_DISCRETE, *_CONTINUOUS, "atari", "minatar", "memory")
+# Families by what their actions are. In the first lie tasks of either kind.
+_ANY = ("default", "mountain-car", "lunar-lander", "memory")
+_DISCRETE = ("classic", "acrobot", "atari", "minatar")
+_CONTINUOUS = ("pendulum", "mujoco", "bipedal-walker")
+_Q_LEARNING = (*_ANY, *_DISCRETE)
+_Q_VALUE = (*_ANY, *_CONTINUOUS)
+_POLICY_GRADIENT = (*_ANY, *_DISCRETE, "pendulum", "mujoco")
 _NAMED = (  # chosen by name alone
     *("dopamine", "dopamine-c51", "dopamine-qr", "dopamine-iqn", "dopamine-rainbow"),
     *("rainbow", "atari-dqn", "ernbw", "minatar-rainbow", "minatar-iqn"),
 )
+_BENCHMARKS = ("spinning-up", "tianshou")
 _MODULES: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "ppo": (ppo, _FAMILIES),
-    "a2c": (a2c, _FAMILIES),
-    "dqn": (dqn, (*_DISCRETE, "atari", "minatar", "memory", *_NAMED)),
-    "r2d1": (r2d1, (*_DISCRETE, "atari", "minatar", "memory")),
+    "ppo": (ppo, _POLICY_GRADIENT),
+    "a2c": (a2c, _POLICY_GRADIENT),
+    "dqn": (dqn, (*_Q_LEARNING, *_NAMED)),
+    "r2d1": (r2d1, _Q_LEARNING),
+    "ddpg": (ddpg, (*_Q_VALUE, *_BENCHMARKS)),
+    "td3": (td3, (*_Q_VALUE, *_BENCHMARKS)),
+    "sac": (sac, (*_Q_VALUE, *_BENCHMARKS, "redq", "tqc")),
+    "d4pg": (d4pg, (*_Q_VALUE, "control-suite")),
+}
+_REFUSED = {  # families whose actions an algorithm cannot give
+    **dict.fromkeys(("dqn", "r2d1"), ("discrete", "continuous", _CONTINUOUS)),
+    **dict.fromkeys(("ddpg", "td3", "sac", "d4pg"), ("continuous", "discrete", _DISCRETE)),
 }
 PRESETS: dict[str, Preset] = {
     f"{algo}/{name}": getattr(module, name.replace("-", "_"))
@@ -58,9 +71,7 @@ def choose(algo: str, env: Any, name: str | None = None) -> Run:
         from rlpyt.envs.options import EnvOptions
 
         return Run(env=EnvOptions(env), algo=ALGORITHMS[algo]())
-    if name is None and f"{algo}/{family(env)}" not in PRESETS:
-        raise _needs_discrete_actions(algo, env)
-    wanted = f"{algo}/{family(env)}" if name is None else name
+    wanted = _by_family(algo, env) if name is None else name
     full = wanted if "/" in wanted else f"{algo}/{wanted}"
     if full in PRESETS and not full.startswith(f"{algo}/"):
         raise UsageError(
@@ -77,11 +88,15 @@ def choose(algo: str, env: Any, name: str | None = None) -> Run:
     return PRESETS[full](env)
 
 
-def _needs_discrete_actions(algo: str, env: Any) -> UsageError:
+def _by_family(algo: str, env: Any) -> str:
+    """The preset of an environment's family; where there is none of its own, the default."""
     kind = family(env)
-    others = [other for other in ALGORITHMS if f"{other}/{kind}" in PRESETS]
-    return UsageError(
-        f"{algo} needs a discrete action space, and actions of {env} are continuous; choose "
-        f"{' or '.join(others)}, or, where a wrapper makes them discrete, a preset by name such as "
-        "--preset default"
-    )
+    needs, has, refused = _REFUSED.get(algo, ("", "", ()))
+    if kind in refused:
+        others = [other for other in ALGORITHMS if f"{other}/{kind}" in PRESETS]
+        raise UsageError(
+            f"{algo} needs a {needs} action space, and actions of {env} are {has}; choose "
+            f"{' or '.join(others)}, or, where a wrapper makes them {needs}, a preset by name such "
+            "as --preset default"
+        )
+    return kind if f"{algo}/{kind}" in PRESETS else "default"

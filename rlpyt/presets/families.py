@@ -14,6 +14,7 @@ _FAMILIES = {
     "mountain-car": r"MountainCar(Continuous)?-",
     "lunar-lander": r"LunarLander",
     "pendulum": r"Pendulum-",
+    "bipedal-walker": r"BipedalWalker",
     "classic": r"CartPole-",
     "mujoco": r"(HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher"
     r"|Inverted(Double)?Pendulum)-|dm_control/",

@@ -52,8 +52,7 @@ class Replay:
     @property
     def rows(self) -> int:
         """Rows that can be read, over all environments."""
-        lo, answered = self.ring.bounds()
-        return int(sum((answered - np.maximum(lo, 0)) * self.ring.sizes))
+        return self.ring.readable
 
     def draw(self, beta: float = 1.0) -> Drawn:
         """Fill `window` with a draw.

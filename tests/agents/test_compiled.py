@@ -23,7 +23,7 @@ def compiled() -> tuple[Callable[[Any], Any], list[Any]]:
         graphs.append(graph)
         return graph.forward
 
-    return lambda function: original(function, backend=count), graphs
+    return lambda function, **_: original(function, backend=count, dynamic=False), graphs
 
 
 def zero(module: nn.Module) -> None:

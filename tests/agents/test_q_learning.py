@@ -17,7 +17,7 @@ from small_q import ACTIONS, FEW, chance_inputs, small_agent, spec
 
 from rlpyt import rules
 from rlpyt.agents.exploration import Epsilon
-from rlpyt.agents.q_learning import QLearningAgent, random_action
+from rlpyt.agents.q_learning import Draw, QLearningAgent, random_action
 from rlpyt.algos.options import DQNOptions, QLearningOptions
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.errors import UsageError
@@ -57,6 +57,11 @@ def noise_of(agent: QLearningAgent, batch: int, u0: float, u1: float = 0.5) -> t
     return torch.cat([uniforms, torch.zeros(batch, agent.normals)], -1)
 
 
+def draw_of(actor: Any, noise: torch.Tensor) -> Draw | None:
+    """What an actor takes at a row with this noise, [B, 2 + normals]."""
+    return actor.draws(noise[None].numpy())[0]
+
+
 # ---------------------------------------------------------------- greedy, random
 
 
@@ -82,7 +87,7 @@ def test_an_epsilon_of_0_is_greedy_and_one_of_1_is_random(u):
     for epsilon, u1, expected in ((0.0, LARGEST, None), (1.0, 0.0, 0), (1.0, LARGEST, ACTIONS - 1)):
         agent = small_agent(exploring(epsilon))
         inputs = chance_inputs(agent, 5)
-        action, _, _ = agent.act(inputs, (), noise_of(agent, 5, u, u1))
+        action, _, _ = agent.act(inputs, (), draw_of(agent, noise_of(agent, 5, u, u1)))
         greedy = greedy_of(agent, inputs, ())
         assert torch.equal(action, greedy if expected is None else torch.full((5,), expected))
 
@@ -99,10 +104,43 @@ def test_each_environment_is_answered_at_random_as_often_as_its_own_epsilon_says
     moved = torch.zeros(3)
     torch.manual_seed(1)
     for noise in torch.rand(other, 3, 2).unbind():
-        moved += agent.act(inputs, (), noise)[0] != greedy
-    expected = agent.epsilon * (ACTIONS - 1) / ACTIONS
+        moved += agent.act(inputs, (), draw_of(agent, noise))[0] != greedy
+    expected = torch.from_numpy(agent.epsilon) * (ACTIONS - 1) / ACTIONS
     assert (moved / other - expected).abs().max() < 5 * (0.25 / other) ** 0.5
     assert agent.epsilon.tolist() == pytest.approx([0.05, 0.2, 0.8])
+
+
+@pytest.mark.parametrize("name", ["plain", "noisy"])
+@pytest.mark.parametrize("horizon", [1, 7])
+def test_the_draws_of_a_window_are_those_of_its_rows_one_at_a_time(name, horizon):
+    options = DQNOptions(epsilon_ladder="apex", learning_starts=0, eval_epsilon=0.3)
+    agent = small_agent(options, num_envs=5, **MODELS[name])
+    agent.set_exploration(20_000)
+    noise = np.random.default_rng(0).random((horizon, 5, 2 + agent.normals), np.float32)
+    inputs = chance_inputs(agent, 5)
+    for actor in (agent, agent.evaluation(stochastic=True), agent.evaluation(stochastic=False)):
+        for t, draw in enumerate(actor.draws(noise)):
+            found, _, _ = actor.act(inputs, (), draw)
+            row = torch.from_numpy(noise[t])
+            z, _ = agent.z(inputs, (), row[:, 2:] if actor.normals else None)
+            epsilon: Any = torch.from_numpy(agent.epsilon)
+            if actor is not agent:
+                epsilon = epsilon.mean()
+            if actor is not agent and actor.epsilon is not None:
+                epsilon = actor.epsilon
+            drawn = random_action(row[:, 1], ACTIONS, None)
+            greedy = agent.returns.value(z).argmax(-1)
+            assert torch.equal(found, torch.where(row[:, 0] < epsilon, drawn, greedy))
+
+
+def test_nothing_is_drawn_where_nobody_explores_and_no_layer_is_noisy():
+    agent = small_agent(exploring(0.5), num_envs=2)
+    noise = np.full((3, 2, 2), 0.75, np.float32)
+    assert agent.draws(noise) == [None] * 3
+    noise[1, 0, 0] = 0.25
+    before, draw, after = agent.draws(noise)
+    assert before is after is None and draw is not None and draw.normals is None
+    assert draw.random is not None and draw.random[0].tolist() == [True, False]
 
 
 def test_others_than_the_training_environments_are_answered_with_the_mean_epsilon():
@@ -114,7 +152,7 @@ def test_others_than_the_training_environments_are_answered_with_the_mean_epsilo
     u1 = ((greedy + 1) % ACTIONS + 0.5) / ACTIONS  # the action after it
     for u0, moved in ((mean - 0.01, True), (mean + 0.01, False)):
         actor = agent.evaluation(stochastic=True)
-        action, _, _ = actor.act(inputs, (), noise_of(agent, 1, u0, u1))
+        action, _, _ = actor.act(inputs, (), draw_of(actor, noise_of(agent, 1, u0, u1)))
         assert (int(action) != greedy) == moved
 
 
@@ -150,7 +188,7 @@ def test_random_actions_are_uniform_over_those_allowed(allowed):
 def test_no_epsilon_takes_an_action_that_is_not_allowed(epsilon):
     agent = small_agent(exploring(epsilon), mask=True, num_envs=512)
     inputs = chance_inputs(agent, 512, mask=True)
-    action, _, _ = agent.act(inputs, (), torch.rand(512, 2))
+    action, _, _ = agent.act(inputs, (), draw_of(agent, torch.rand(512, 2)))
     assert inputs.mask[torch.arange(512), action].all()
 
 
@@ -175,11 +213,11 @@ def test_acting_is_a_function_of_inputs_state_and_noise(name):
     inputs = chance_inputs(agent, 5)
     state = tree_map(torch.randn_like, agent.model.initial_state(5))
     noise = torch.rand(5, 2 + agent.normals)
-    before = [x.clone() for x in tree_leaves((inputs, state, noise, agent.epsilon))]
-    one, two = agent.act(inputs, state, noise), agent.act(inputs, state, noise)
+    before = [x.clone() for x in tree_leaves((inputs, state, noise))]
+    one, two = (agent.act(inputs, state, draw_of(agent, noise)) for _ in range(2))
     for x, y in zip(tree_leaves(one), tree_leaves(two), strict=True):
         assert torch.equal(x, y)
-    for x, y in zip(tree_leaves((inputs, state, noise, agent.epsilon)), before, strict=True):
+    for x, y in zip(tree_leaves((inputs, state, noise)), before, strict=True):
         assert torch.equal(x, y)
 
 
@@ -221,11 +259,12 @@ def test_noisy_layers_are_drawn_for_each_column_and_not_without_noise():
     inputs = tree_map(lambda x: x.expand(256, *x.shape[1:]), one)
     noise = torch.randn(256, 2 + agent.normals)
     noise[:, 0] = LARGEST
-    drawn, _, _ = agent.act(inputs, (), noise)
+    drawn, _, _ = agent.act(inputs, (), draw_of(agent, noise))
     assert len(drawn.unique()) > 1
     mean, _, _ = agent.act(inputs, (), None)
     assert len(mean.unique()) == 1
-    evaluated, _, _ = agent.evaluation(stochastic=False).act(inputs, (), noise)
+    tester = agent.evaluation(stochastic=False)
+    evaluated, _, _ = tester.act(inputs, (), draw_of(tester, noise))
     assert torch.equal(evaluated, mean)
 
 
@@ -236,7 +275,7 @@ def test_the_values_kept_are_of_the_action_taken_and_of_the_best(mask):
     kept = agent.example_kept()
     assert kept._fields == ("taken", "best") and {x.dtype for x in kept} == {np.dtype("float32")}
     inputs = chance_inputs(agent, 64, mask=mask)
-    action, kept, _ = agent.act(inputs, (), torch.rand(64, 2))
+    action, kept, _ = agent.act(inputs, (), draw_of(agent, torch.rand(64, 2)))
     z, _ = agent.z(inputs, ())
     value = agent.returns.value(z)
     assert torch.equal(kept.taken, value[torch.arange(64), action])
@@ -369,7 +408,8 @@ def test_an_evaluation_has_its_own_epsilon_and_leaves_the_agents_alone(name):
     fed = [x.clone() for x in tree_leaves(state)]
     greedy, _, _ = agent.act(inputs, state, None)
     for u0, random in ((0.0, True), (0.249, True), (0.25, False), (LARGEST, False)):
-        action, kept, after = tester.act(inputs, state, noise_of(agent, 7, u0, LARGEST))
+        draw = draw_of(tester, noise_of(agent, 7, u0, LARGEST))
+        action, kept, after = tester.act(inputs, state, draw)
         expected = torch.full((7,), ACTIONS - 1) if random else greedy
         assert torch.equal(action, expected) and kept == ()
         carried = agent.act(inputs, state, None)[2]

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_q import FEW, OneWindow, fill_with_chance, small_agent, spec
+from small_q import FEW, OneWindow, fill_with_chance, items, small_agent, spec
 from toys import Chain
 
-from rlpyt.algos.dqn import DQN, Transitions
+from rlpyt.algos.dqn import DQN
 from rlpyt.algos.options import DQNOptions
 from rlpyt.algos.q_targets import draw
 from rlpyt.build import Parts, build
@@ -40,7 +40,7 @@ def chance_window(n_step: int, items: int = 200, seed: int = 0, mask: bool = Fal
 def test_transitions_are_what_the_episodes_say(n: int) -> None:
     window = chance_window(n, mask=True)
     algorithm, _ = learner(DQNOptions(n_step=n, gamma=GAMMA), window)
-    batch, rows = algorithm.read(window), window.rows
+    batch, rows = algorithm.read(items(window)), window.rows
     for i in range(window.num_envs):
         summed, m = 0.0, 0
         while m < n and not rows.last[m, i]:
@@ -58,7 +58,7 @@ def test_transitions_are_what_the_episodes_say(n: int) -> None:
 def test_clipped_rewards_are_signs() -> None:
     window = chance_window(1)
     algorithm, _ = learner(DQNOptions(reward_clip="sign"), window)
-    assert set(algorithm.read(window).returns.tolist()) <= {-1.0, 0.0, 1.0}
+    assert set(algorithm.read(items(window)).returns.tolist()) <= {-1.0, 0.0, 1.0}
 
 
 @pytest.mark.parametrize("mask", [False, True])
@@ -66,7 +66,7 @@ def test_clipped_rewards_are_signs() -> None:
 def test_the_target_is_the_chosen_action_of_the_next_row(double: bool, mask: bool) -> None:
     window = chance_window(1, mask=mask)
     algorithm, _ = learner(DQNOptions(double=double, loss="squared"), window)
-    agent, batch = algorithm.agent, algorithm.read(window)
+    agent, batch = algorithm.agent, algorithm.read(items(window))
     batch = batch.replace(weight=torch.rand(window.num_envs))
     loss, found = algorithm.loss(batch, draw(agent, algorithm.generator, window.num_envs))
     with torch.no_grad():
@@ -82,7 +82,7 @@ def test_the_target_is_the_chosen_action_of_the_next_row(double: bool, mask: boo
         best = max(allowed, key=lambda a: float(chooser[i, a, 0]))
         wanted = batch.returns[i] + batch.discount[i] * target[i, best, 0]
         error = wanted - now[i, batch.action[i], 0]
-        assert float(found[2 + i]) == pytest.approx(abs(float(error)), rel=1e-4, abs=1e-5)
+        assert float(found[3 + i]) == pytest.approx(abs(float(error)), rel=1e-4, abs=1e-5)
         total += float(batch.weight[i] * 0.5 * error**2)
     assert float(loss.detach()) == pytest.approx(total / window.num_envs, rel=1e-4)
 
@@ -92,7 +92,7 @@ def test_what_lies_behind_a_termination_is_never_read() -> None:
     window.rows.terminated[1] = True
     window.rows.observation[1] = np.nan
     algorithm, _ = learner(DQNOptions(), window)
-    batch = algorithm.read(window)
+    batch = algorithm.read(items(window))
     loss, _ = algorithm.loss(batch, draw(algorithm.agent, algorithm.generator, window.num_envs))
     loss.backward()
     assert torch.isfinite(loss) and torch.isfinite(algorithm.learner.parameters.gradient).all()
@@ -101,12 +101,12 @@ def test_what_lies_behind_a_termination_is_never_read() -> None:
 def test_no_gradient_reaches_the_target_network() -> None:
     window = chance_window(1)
     algorithm, _ = learner(DQNOptions(), window)
-    before = algorithm.learning.target.vector.clone()
+    before = algorithm.target.vector.clone()
     algorithm.loss(
-        algorithm.read(window), draw(algorithm.agent, algorithm.generator, window.num_envs)
+        algorithm.read(items(window)), draw(algorithm.agent, algorithm.generator, window.num_envs)
     )[0].backward()
-    assert not algorithm.learning.target.gradient.any()
-    assert torch.equal(before, algorithm.learning.target.vector)
+    assert not algorithm.target.gradient.any()
+    assert torch.equal(before, algorithm.target.vector)
     assert algorithm.learner.parameters.gradient.any()
 
 
@@ -176,7 +176,7 @@ def values(parts: Parts) -> np.ndarray:
     agent: Any = parts.agent
     inputs = Inputs(torch.eye(Chain.STATES))
     value = agent.returns.value(agent.z(inputs, (), None, agent.returns.greedy_fractions())[0])
-    eps = parts.algorithm.options.value_rescale  # type: ignore[union-attr]
+    eps = parts.algorithm.options.value_rescale
     if eps:
         from rlpyt.functional import value_unrescale
 
@@ -205,9 +205,7 @@ def test_equal_seeds_make_equal_updates() -> None:
         options = DQNOptions(values="implicit", **{k: FEW[k] for k in ("num_fractions",)})
         window = chance_window(1)
         algorithm, _ = learner(options, window, noisy=True)
-        batch: Transitions = algorithm.read(window)
-        draws = draw(algorithm.agent, algorithm.generator, window.num_envs)
-        algorithm.learning.step(algorithm.loss, 0, batch, draws)
+        algorithm.learn(items(window), 0)
         return algorithm.learner.parameters.vector.clone()
 
     assert torch.equal(after(), after())

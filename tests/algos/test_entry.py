@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from slow_r2d1 import h, h_inverse
-from small_q import fill_with_chance, learner_of_sequences, small_agent, spec
+from small_q import fill_with_chance, items, learner_of_sequences, small_agent, spec
 
 from rlpyt import returns
-from rlpyt.agents.q_learning import QLearningAgent
+from rlpyt.agents.q_learning import Draw, QLearningAgent
 from rlpyt.algos.entry import Entry
 from rlpyt.algos.options import DQNOptions, QLearningOptions, R2D1Options
 from rlpyt.algos.q_targets import Draws
@@ -22,7 +22,7 @@ from rlpyt.errors import UsageError
 from rlpyt.replays.prioritized import Prioritized
 from rlpyt.ring import Ring
 from rlpyt.rows import Row, example_row
-from rlpyt.storage import zeros
+from rlpyt.storage import as_arrays, zeros
 
 B, WINDOW = 3, 4
 
@@ -140,11 +140,11 @@ def test_an_items_priority_on_entry_is_what_the_learner_would_give_it():
             block.reserve(1)
             if n % 4 == 0:
                 tree_map(lambda x, y: x.copy_(y), block.kept_state(n), state)
-            uniforms = torch.stack([torch.zeros(B), torch.rand(B)], 1)
+            drawn = Draw((torch.ones(B, dtype=torch.bool), torch.rand(B)), None)
             with torch.no_grad():
-                action, kept, state = agent.answer(block.acting_inputs(n), state, uniforms, 0.5)
-            block.at(n).answer.action[:] = action
-            block.at(n).answer.info[:] = kept
+                action, kept, state = agent.act(block.acting_inputs(n), state, drawn)
+            block.at(n).row.action[:] = as_arrays(action)
+            block.at(n).row.info[:] = as_arrays(kept)
             arrives = stream[n + 1]
             for field in ("observation", "reward", "terminated", "truncated", "first", "mask"):
                 getattr(block.at(n + 1).row, field)[:] = getattr(arrives, field)
@@ -153,12 +153,12 @@ def test_an_items_priority_on_entry_is_what_the_learner_would_give_it():
         starts, columns = np.full(B, 4), np.arange(B)
         assert ring.gather(window, starts, columns).all()
         algorithm, _ = learner_of_sequences(agent, options, window)
-        _, metrics = algorithm.loss(algorithm.read(window), Draws())
+        _, metrics = algorithm.loss(algorithm.read(items(window)), Draws())
         entry = Entry(
             ring, agent.returns, options, range(4, 4 + options.train_rows), options.priority_eta
         )
         found = entry(starts, columns)
-        np.testing.assert_allclose(found, metrics[2:].numpy(), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found, metrics[3:].numpy(), rtol=1e-4, atol=1e-4)
         assert found.min() > 0
 
 

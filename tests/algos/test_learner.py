@@ -97,7 +97,7 @@ def test_the_step_is_the_optimizers_on_the_clipped_gradient():
     learner = Learner(module, partial(Adam, eps=1e-5), 0.5)
     metrics = learner.step(loss_of(module, 3.0, 4.0), 0.1)
     norm = np.sqrt(3 * 9.0 + 5 * 16.0)
-    assert float(metrics[-1]) == pytest.approx(norm)
+    assert float(metrics[0]) == pytest.approx(norm)
     clipped = 0.5 * 3 / norm
     assert module.before[0].item() == pytest.approx(1 - 0.1 * clipped / (clipped + 1e-5))
 

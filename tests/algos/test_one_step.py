@@ -153,7 +153,10 @@ def test_ppo_takes_the_steps_of_the_reference(kind):
     """Three epochs of one minibatch with a small clip: ratios move, and some are clipped."""
     lr, clip, epochs = 5e-3, 0.01, 3
     options = {"gae_lambda": LAMBDA, "lr": lr, "clip_coef": clip, "update_epochs": epochs}
-    env = lambda: ChanceEnv(ACTIONS[kind])  # noqa: E731
+
+    def env() -> ChanceEnv:
+        return ChanceEnv(ACTIONS[kind])
+
     parts = make("ppo", env, minibatch_size=64, max_grad_norm=0.5, **COMMON, **options)
     before, rows = initial(parts)
     reference = Reference(rows, before, LAMBDA, normalize=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_q import ACTIONS, OneWindow, fill_with_chance, small_agent, spec
+from small_q import ACTIONS, OneWindow, fill_with_chance, items, small_agent, spec
 
 from rlpyt.algos.dqn import DQN
 from rlpyt.algos.options import DQNOptions, QLearningOptions, R2D1Options
@@ -191,7 +191,7 @@ def test_with_equal_networks_the_one_that_chooses_makes_no_difference(mask: bool
         fill_with_chance(window.storage)
         replay: Any = OneWindow(window)
         algorithm = DQN(agent, options, replay, 1000, torch.Generator())
-        loss, metrics = algorithm.loss(algorithm.read(window), Draws())
+        loss, metrics = algorithm.loss(algorithm.read(items(window)), Draws())
         loss.backward()
         found.append((metrics, algorithm.learner.parameters.gradient.clone()))
     assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))

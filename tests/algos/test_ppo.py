@@ -148,7 +148,7 @@ def epoch_kl(parts, window) -> list[float]:
 
     parts.algorithm.learner.step = record
     parts.algorithm.update(window, 0)
-    kl = [float(metrics[3]) for metrics in seen]
+    kl = [float(metrics[4]) for metrics in seen]
     return [(a + b) / 2 for a, b in zip(kl[::2], kl[1::2], strict=True)]
 
 
@@ -192,7 +192,7 @@ def test_recomputed_advantages_are_those_of_the_present_weights():
         samples.append((sample, now))
         return loss(sample, state)
 
-    parts.algorithm._loss = spy
+    parts.algorithm.loss = spy
     parts.algorithm.update(window, 0)
     for sample, now in samples:  # at both the value is the present one
         torch.testing.assert_close(now.value[sample.live], sample.value[sample.live])
@@ -320,7 +320,7 @@ def test_compiled_gives_what_eager_gives_and_is_traced_once(monkeypatch):
         graphs.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(torch, "compile", lambda f: compiled(f, backend=count))
+    monkeypatch.setattr(torch, "compile", lambda f, **_: compiled(f, backend=count))
     options = {"lr": 0.01, "clip_schedule": "linear", "lr_schedule": "linear"}
     results = {}
     for mode in ("off", "on"):

@@ -50,14 +50,14 @@ def learner(total: int = 1000, **given: Any) -> tuple[DQN, OneWindow]:
 def counting(algorithm: DQN) -> list[int]:
     """Replaces the updates by their number after each window."""
     made: list[int] = []
-    algorithm.learning.step = lambda *_: torch.zeros(3 + ITEMS)  # type: ignore[method-assign]
-    due = algorithm.learning.due
+    algorithm.learn = lambda *_: torch.zeros(4 + ITEMS)
+    due = algorithm.due
 
     def counted(window: Any, env_steps: int) -> int:
         made.append(due(window, env_steps))
         return made[-1]
 
-    algorithm.learning.due = counted  # type: ignore[method-assign]
+    algorithm.due = counted
     return made
 
 
@@ -81,7 +81,7 @@ def test_rows_are_trained_at_the_replay_ratio_from_the_step_where_learning_start
         counted = max(0, steps - starts)
         assert sum(made) == Fraction(ratio) * counted // ITEMS
         assert found["replay/ratio"] == pytest.approx(sum(made) * ITEMS / max(1, counted))
-        assert 0 <= algorithm.learning.credit < ITEMS
+        assert 0 <= algorithm.credit < ITEMS
 
 
 def test_what_passes_before_the_replay_is_ready_is_not_made_up_for() -> None:
@@ -106,7 +106,7 @@ def test_credit_goes_on_where_it_was_saved() -> None:
         state: Any = None
         for part in (range(cut), range(cut, len(lives))):
             algorithm, replay = learner(replay_ratio=2.5)
-            replay.state, replay.load = dict, lambda state: None  # type: ignore[attr-defined]
+            replay.state, replay.load = dict, lambda state: None
             if state is not None:
                 algorithm.load(state)
             counts = counting(algorithm)
@@ -126,19 +126,19 @@ def test_the_target_is_updated_after_every_so_many_updates_wherever_windows_end(
 ) -> None:
     """B166: 1 update in a window, 3, or one in 4 windows; 7 is a multiple of neither."""
     algorithm, _ = learner(replay_ratio=ratio, target_update_updates=interval)
-    learning, online = algorithm.learning, algorithm.learner.parameters.vector
-    step, copies = learning.step, []
+    learning, online = algorithm, algorithm.learner.parameters.vector
+    learn, copies = learning.learn, []
 
     def watched(*inputs: Any) -> Any:
         before = learning.target.vector.clone()
-        metrics = step(*inputs)
+        metrics = learn(*inputs)
         follows = algorithm.learner.updates % interval == 0
         assert torch.equal(learning.target.vector, online if follows else before)
         assert follows or not torch.equal(learning.target.vector, online)
         copies.append(follows)
         return metrics
 
-    learning.step = watched  # type: ignore[method-assign]
+    learning.learn = watched
     for w in range(60):
         algorithm.update(Rows(rows), w * rows)
     assert len(copies) == algorithm.learner.updates == int(ratio * rows * 60 / ITEMS) > 2 * interval
@@ -148,25 +148,25 @@ def test_the_target_is_updated_after_every_so_many_updates_wherever_windows_end(
 def test_a_soft_target_moves_by_its_share_of_the_way() -> None:
     algorithm, _ = learner(target_update_updates=1, target_tau=0.25, replay_ratio=2.0)
     for w in range(5):
-        before = algorithm.learning.target.vector.double()
+        before = algorithm.target.vector.double()
         algorithm.update(Rows(4), 4 * w)
         expected = 0.75 * before + 0.25 * algorithm.learner.parameters.vector.double()
-        torch.testing.assert_close(algorithm.learning.target.vector.double(), expected)
+        torch.testing.assert_close(algorithm.target.vector.double(), expected)
 
 
 def test_where_the_target_is_in_its_turn_is_saved() -> None:
     """B166, B217: 5 of 7 updates before the stop, the copy after 2 more."""
     one, two = (learner(target_update_updates=7, replay_ratio=2.0)[0] for _ in range(2))
     for made in (one, two):
-        made.learning.replay.state, made.learning.replay.load = dict, lambda state: None  # type: ignore
+        made.replay.state, made.replay.load = dict, lambda state: None
     for w in range(5):
         one.update(Rows(4), 4 * w)
     two.agent.load_state_dict(one.agent.state_dict())
     two.load(one.state())
     for w in range(5, 7):
-        assert not torch.equal(two.learning.target.vector, two.learner.parameters.vector)
+        assert not torch.equal(two.target.vector, two.learner.parameters.vector)
         two.update(Rows(4), 4 * w)
-    assert torch.equal(two.learning.target.vector, two.learner.parameters.vector)
+    assert torch.equal(two.target.vector, two.learner.parameters.vector)
 
 
 # ---------------------------------------------------------------- importance weights
@@ -177,7 +177,7 @@ def test_beta_is_linear_and_stays_at_its_end() -> None:
     algorithm, _ = learner(prioritized=True, priority_beta=0.4, priority_beta_end=0.9)
     expected = {0: 0.4, 250: 0.525, 500: 0.65, 1000: 0.9, 1001: 0.9, 10**9: 0.9}
     for env_steps, beta in [*expected.items(), *reversed(expected.items())]:
-        assert algorithm.learning.beta(env_steps) == pytest.approx(beta)
+        assert algorithm.beta(env_steps) == pytest.approx(beta)
 
 
 def test_updates_are_weighted_with_the_beta_of_their_windows_first_step() -> None:
@@ -225,13 +225,13 @@ def watched(log: list[dict[str, float]], stop: Hooks | None = None) -> Hooks:
     """Notes what every window left; ends the run where `stop` does."""
 
     def on_window(runner: Runner) -> bool:
-        learning = runner.parts.algorithm.learning  # type: ignore[union-attr]
+        learning = runner.parts.algorithm
         log.append(
             {
                 "steps": runner.episodes.env_steps,
                 "updates": learning.learner.updates,
                 "rows": learning.replay.rows,
-                "epsilon": float(runner.parts.agent.epsilon.mean()),  # type: ignore[union-attr]
+                "epsilon": float(runner.parts.agent.epsilon.mean()),
                 "ratio": learning.trained / max(1, learning.generated),
             }
         )
@@ -389,11 +389,11 @@ def test_compiled_updates_are_those_of_eager_ones_and_traced_once(kind, monkeypa
         graphs.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(torch, "compile", lambda f: original(f, backend=count))
+    monkeypatch.setattr(torch, "compile", lambda f, **_: original(f, backend=count))
     for mode in ("off", "on"):
         parts = build(make(kind, Path("runs"), compile=mode))
         parts.sampler.reset()
-        learning: Any = parts.algorithm.learning  # type: ignore[union-attr]
+        learning: Any = parts.algorithm
         steps, traced = 0, []
         while learning.learner.updates < 45:  # two copies
             parts.agent.set_exploration(steps)
@@ -415,9 +415,9 @@ def test_what_is_kept_of_the_agents_answers_has_no_graph() -> None:
 
     def look(runner: Runner) -> bool:
         parts = runner.parts
-        block = parts.replay.ring.blocks[0]  # type: ignore[union-attr]
-        kept = [*block._tensors.info, block._tensors.action, *block.states]
-        assert all(not x.requires_grad and x.grad_fn is None for x in kept)
+        block = parts.replay.ring.blocks[0]
+        # (rows are NumPy's memory)
+        assert all(not x.requires_grad and x.grad_fn is None for x in block.states)
         log.append(runner.parts.algorithm.learner.updates)
         return len(log) > 30
 

@@ -224,7 +224,7 @@ def test_reward_statistics_are_merged_before_the_update_observation_statistics_a
         seen.append((float(scale.moments[0]), int(normalizer.count)))
         return loss(*args)
 
-    parts.algorithm._loss = spy
+    parts.algorithm.loss = spy
     parts.algorithm.update(window, 0)
     arrived = int((~window.rows.first[1:]).sum())
     assert set(seen) == {(arrived, 0)}

@@ -1,6 +1,7 @@
 """rlpyt eval says what its numbers mean."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +51,20 @@ def test_sampled_actions_are_the_other_way_to_evaluate(capsys):
         assert main(["eval", "runs/run", "--episodes", "8", "--json", *flags]) == 0
         returns[flags] = json.loads(capsys.readouterr().out)["returns"]
     assert len(set(returns[()])) == 1 < len(set(returns[("--stochastic",)]))
+
+
+def test_a_run_whose_replay_would_not_fit_here_is_evaluated_all_the_same(capsys):
+    """As where the machine that trained it is larger."""
+    replay = ["--learning-starts", "100", "--replay-size", "1k"]
+    assert main(["train", "dqn", "--env", "CartPole-v1", *replay, *SHORT]) == 0
+    record = json.loads(Path("runs/run/run.json").read_text())
+    record["options"]["algo"]["replay_size"] = 10**15
+    Path("runs/run/run.json").write_text(json.dumps(record))
+    capsys.readouterr()
+    assert main(["eval", "runs/run", "--episodes", "2", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["returns"]) == 2
+    assert main(["resume", "runs/run", "--env-steps", "1e15"]) == 2  # the control
+    assert "the replay needs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from rlpyt import presets
 from rlpyt.cli import main
 from rlpyt.run import ALGORITHMS
@@ -56,6 +58,14 @@ def test_a_preset_is_shown_as_the_options_that_it_sets(capsys):
         ["--n-step", "3"],
     ):
         assert any(line.split() == words for line in shown)
+
+
+@pytest.mark.parametrize("name", ["ppo/atari", "dqn/classic", "dqn/rainbow", "dqn/minatar-iqn"])
+def test_a_preset_names_the_file_that_its_numbers_are_explained_in(name, capsys):
+    assert main(["presets", name]) == 0
+    file = capsys.readouterr().out.rpartition("where each number is from: ")[2].strip()
+    source = (Path(presets.__file__).parents[2] / file).read_text()
+    assert f"def {name.partition('/')[2].replace('-', '_')}(" in source
 
 
 def test_check_env_returns_1_where_training_would_fail(capsys, monkeypatch):

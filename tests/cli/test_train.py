@@ -24,7 +24,7 @@ def the_run() -> Path:
 
 def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "rlpyt", *arguments]
-    return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, **more)  # type: ignore
+    return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, **more)
 
 
 def test_json_is_one_object_alone_on_stdout(capfd):
@@ -40,17 +40,10 @@ def test_json_is_one_object_alone_on_stdout(capfd):
 @pytest.mark.parametrize(("size", "said"), [("48", True), ("200", True), ("64", False)])
 def test_a_minibatch_size_that_does_not_divide_the_window_is_said(size, said, capsys):
     """B154."""
-    short = [
-        "--env",
-        "CartPole-v1",
-        "--env-steps",
-        "100",
-        "--eval-episodes",
-        "0",
-        "--horizon",
-        "16",
-    ]
-    assert main(["train", "ppo", *short, "--minibatch-size", size]) == 0
+    words = (
+        f"--env CartPole-v1 --env-steps 100 --eval-episodes 0 --horizon 16 --minibatch-size {size}"
+    )
+    assert main(["train", "ppo", *words.split()]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert (f"minibatch_size={size} does not divide a window of 128 rows" in shown) == said
 

@@ -21,7 +21,8 @@ def play(env, steps, rng):
 
 
 def same(log, other):
-    return all(np.array_equal(x[0], y[0]) and x[1:] == y[1:] for x, y in zip(log, other))  # noqa: B905
+    alike = [np.array_equal(x[0], y[0]) and x[1:] == y[1:] for x, y in zip(log, other, strict=True)]
+    return all(alike)
 
 
 def published(game):

@@ -33,7 +33,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self._leader, follower = pty.openpty()
-        self.stream = open(follower, "w", encoding="utf-8")  # noqa: SIM115
+        self.stream = open(follower, "w", encoding="utf-8")  # noqa: SIM115  # closed by `close`
         self.written = b""
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
@@ -202,7 +202,7 @@ def test_a_notebook_updates_one_output(
         return Handle()
 
     ipython = types.ModuleType("IPython")
-    ipython.display = types.SimpleNamespace(display=display)  # type: ignore[attr-defined]
+    ipython.display = types.SimpleNamespace(display=display)
     monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)

@@ -41,7 +41,7 @@ def test_every_frame_is_there_in_order(tmp_path: Path, suffix: str) -> None:
     importlib.util.find_spec("imageio_ffmpeg") is None, reason="needs imageio-ffmpeg"
 )
 def test_an_mp4_of_odd_size_has_every_frame(tmp_path: Path) -> None:
-    import imageio_ffmpeg  # type: ignore[import-not-found]
+    import imageio_ffmpeg
 
     path = write_video(tmp_path / "a.mp4", frames(), fps=25)
     # Its read_frames leaves pipes to the garbage collector, which warns of them some time later.

@@ -15,7 +15,7 @@ IN, OUT = 7, 5
 
 def layer(**options: object) -> NoisyLinear:
     torch.manual_seed(0)
-    return NoisyLinear(IN, OUT, QNetworkOptions(noisy=True, **options), gain=sqrt(2))  # type: ignore[arg-type]
+    return NoisyLinear(IN, OUT, QNetworkOptions(noisy=True, **options), gain=sqrt(2))
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:

@@ -23,7 +23,7 @@ def test_importing_the_options_imports_neither_torch_nor_numpy() -> None:
 
 def test_options_are_frozen_and_each_has_a_docstring() -> None:
     with pytest.raises(FrozenInstanceError):
-        ModelOptions().memory_size = 1  # type: ignore[misc]
+        ModelOptions().memory_size = 1
     tree = ast.parse(Path(options.__file__).read_text())
     for kind in (n for n in tree.body if isinstance(n, ast.ClassDef)):
         documented = {

@@ -38,7 +38,7 @@ def test_a_preset_sets_nothing_that_has_no_effect(name):
     assert not changed & idle.keys() - ready
 
 
-@pytest.mark.parametrize("name", [x for x in presets.names() if x[:3] in ("dqn", "r2d")])
+@pytest.mark.parametrize("name", [x for x in presets.names() if x[:3] not in ("ppo", "a2c")])
 def test_a_preset_looks_at_its_replay_about_as_often_as_an_update_is_due(name):
     """Else the weights that act are older than the numbers say."""
     run = presets.choose(name.partition("/")[0], "X-v0", name)
@@ -68,7 +68,7 @@ def test_a_preset_looks_at_its_replay_about_as_often_as_an_update_is_due(name):
         ("rlpyt/CartPolePositions-v0", "memory"),
         ("my_module:HalfCheetah-v5", "mujoco"),
         ("my_module:make_env", "default"),
-        ("BipedalWalker-v3", "default"),
+        ("BipedalWalker-v3", "bipedal-walker"),
         (dict, "default"),
     ],
 )
@@ -85,6 +85,19 @@ def test_q_learning_of_continuous_actions_is_refused_with_who_can(algo, env):
     with pytest.raises(UsageError, match=f"{algo} needs a discrete .* {env} .*choose ppo or a2c"):
         presets.choose(algo, env)
     assert presets.choose(algo, env, "default").preset == f"{algo}/default"
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "td3", "sac", "d4pg"])
+@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5", "MinAtar/Breakout-v1"])
+def test_actors_of_continuous_actions_are_refused_discrete_ones_with_who_can(algo, env):
+    with pytest.raises(UsageError, match=f"{algo} needs a continuous .* {env} .*choose ppo or a2c"):
+        presets.choose(algo, env)
+
+
+def test_where_a_family_has_no_preset_of_its_own_the_default_is_taken():
+    assert presets.choose("ppo", "BipedalWalker-v3").preset == "ppo/default"
+    with pytest.raises(UsageError, match="dqn needs a discrete"):
+        presets.choose("dqn", "BipedalWalker-v3")
 
 
 def test_a_name_takes_the_place_of_the_family():
@@ -144,6 +157,43 @@ def test_the_steps_that_q_learning_counts_in_its_papers(name, start, period, tar
     assert (algo.learning_starts, algo.batch_size) == (start, batch)
     assert batch / algo.replay_ratio == period
     assert algo.target_update_updates * period == target
+
+
+@pytest.mark.parametrize(
+    ("name", "lr", "batch", "starts", "random"),
+    [
+        ("ddpg/spinning-up", 1e-3, 100, 1000, 10_000),
+        ("td3/spinning-up", 1e-3, 100, 1000, 10_000),
+        ("sac/spinning-up", 1e-3, 100, 1000, 10_000),
+        ("ddpg/tianshou", 1e-3, 256, 25_000, 25_000),
+        ("td3/tianshou", 3e-4, 256, 25_000, 25_000),
+        ("sac/tianshou", 1e-3, 256, 10_000, 10_000),
+        ("sac/mujoco", 3e-4, 256, 10_000, 10_000),
+        ("sac/redq", 3e-4, 256, 5000, 5000),
+    ],
+)
+def test_the_numbers_of_published_benchmarks(name, lr, batch, starts, random):
+    """One update a step, but twenty of REDQ's, whatever windows are."""
+    run = presets.choose(name.partition("/")[0], "HalfCheetah-v5", name)
+    algo, per_step = run.algo, 20 if name == "sac/redq" else 1
+    assert (algo.lr, algo.batch_size, algo.learning_starts, algo.warm_up) == (
+        *(lr, batch, starts, random),
+    )
+    assert algo.replay_ratio / algo.batch_size == per_step
+    assert (run.model.hidden_sizes, algo.gamma, algo.target_tau) == ((256, 256), 0.99, 0.005)
+    assert (algo.policy_delay, algo.target_update_updates) == {
+        **dict.fromkeys(("td3/spinning-up", "td3/tianshou"), (2, 2)),
+        "sac/redq": (20, 1),
+    }.get(name, (1, 1))
+    fixed = {"sac/spinning-up": 0.2, "sac/tianshou": 0.2}
+    assert getattr(algo, "temperature", None) == fixed.get(name)
+
+
+def test_the_parts_of_redq_and_tqc():
+    redq, tqc = (presets.choose("sac", "Hopper-v5", name) for name in ("redq", "tqc"))
+    assert (redq.algo.critics, redq.algo.target_critics) == (10, 2)
+    assert (tqc.algo.critics, tqc.algo.num_quantiles, tqc.algo.drop_quantiles) == (5, 25, 2)
+    assert (tqc.algo.values, tqc.model.critic_sizes) == ("quantile", (512, 512, 512))
 
 
 def test_the_parts_of_rainbow():

@@ -65,7 +65,7 @@ def all_items(ring: Ring, length: int) -> tuple[np.ndarray, np.ndarray]:
         np.meshgrid(f + ring.state_interval * np.arange(n), columns)
         for f, n, columns in zip(first, counts, ring.columns, strict=True)
     ]
-    return tuple(np.concatenate([grid[i].reshape(-1) for grid in grids]) for i in (0, 1))  # type: ignore
+    return tuple(np.concatenate([grid[i].reshape(-1) for grid in grids]) for i in (0, 1))
 
 
 def content(window: Any) -> Any:

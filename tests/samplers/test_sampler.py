@@ -87,6 +87,7 @@ class Padded:
 
     def __init__(self, agent, columns):
         self.agent, self.columns = agent, columns
+        self.draws = agent.draws
 
     def act(self, inputs, state, drawn):
         def pad(x):
@@ -413,6 +414,20 @@ def test_an_observation_out_of_its_bounds_is_told_of_once():
         sampler.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        sampler.collect()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_found_also_after_bounds_were_left(value):
+    class LeavesAndBreaks(Leaves):
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return (observation + value if self.steps == 5 else observation, *rest)
+
+    sampler = sampler_of(in_process(lambda b: LeavesAndBreaks(), 2), zeros_of, 3)
+    with pytest.warns(UserWarning, match="left the bounds"):
+        sampler.collect()
+    with pytest.raises(EnvironmentFault, match="observation of environment 0 .* at row 5"):
         sampler.collect()
 
 

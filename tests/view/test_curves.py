@@ -108,4 +108,4 @@ def test_runs_without_a_common_stretch_are_named() -> None:
 
 def test_an_unknown_statistic_names_the_choice() -> None:
     with pytest.raises(UsageError, match="stat=median is unknown; choose mean or iqm"):
-        combine([run_of([1], [1])], "env_steps", "return", "median")  # type: ignore[arg-type]
+        combine([run_of([1], [1])], "env_steps", "return", "median")

@@ -1,0 +1,357 @@
+"""The agents of Q-value policy gradients: an actor, critics of its actions, and their targets."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from math import prod
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlpyt.agents.action_noise import exploration_noise
+from rlpyt.agents.calls import call, read
+from rlpyt.agents.normalizers import ObservationNormalizer
+from rlpyt.algos.options import DDPGOptions, QValueOptions
+from rlpyt.arrays import tree_leaves
+from rlpyt.distributions.squashed import SquashedGaussian
+from rlpyt.envs.spec import EnvSpec
+from rlpyt.models.critics import bounded
+from rlpyt.models.q_value import ActorModel, CriticsModel, Networks, QValueState
+from rlpyt.returns import Returns
+from rlpyt.rows import Inputs
+
+
+class Draw(NamedTuple):
+    """What is random about the answer to one row."""
+
+    action: Tensor | None  # [B, *shape] taken in place of the actor's; None: the actor answers
+    noise: Tensor | None  # [B, d] normals, of a deterministic policy times their std; None: none
+
+
+NOTHING = Draw(None, None)
+
+
+class QValueAgent(nn.Module, ABC):
+    """Acts by an actor, and values actions with critics and with their targets.
+
+    Actions are in units in which bounds are -1 and 1. Until `options.warm_up` environment steps
+    they are uniform there, whatever the actor says. What learns is given inputs that are read()
+    already; a state is fed to networks in the parts that `states` finds.
+
+    Args:
+        env_spec: of the environments; actions must be numbers with bounds.
+        actor: gives the numbers that actions follow from.
+        critics: give returns of actions.
+        returns: what the critics' outputs mean.
+        options: exploration.
+        normalizer: of observations, or None.
+        precision: "bf16" runs the networks in autocast; what they give is float32 all the same.
+    """
+
+    actor: Any
+    critics: Any
+
+    def __init__(
+        self,
+        env_spec: EnvSpec,
+        actor: ActorModel,
+        critics: CriticsModel,
+        returns: Returns,
+        options: QValueOptions,
+        normalizer: ObservationNormalizer | None = None,
+        precision: str = "float32",
+    ) -> None:
+        super().__init__()
+        self.action_shape = bounded(env_spec).shape
+        self.uniforms = self.normals = prod(self.action_shape)
+        self.returns, self.normalizer, self.precision = returns, normalizer, precision
+        self.shares_trunk = bool(getattr(actor, "shares_trunk", False))
+        self.device = torch.device("cpu")
+        self._plain = normalizer is None  # what is read is given as it is: on the CPU, too
+        self._warm_up = options.warm_up
+        self.model: Any = Networks(actor, critics, self._process(options))
+        target_actor, target_critics = self._targets(actor, critics)
+        self.target_actor: Any = target_actor  # None, where targets are made with the actor itself
+        self.target_critics: Any = target_critics
+        self._valued = bool(tree_leaves(critics.initial_state(1)))  # critics remember
+        self._recurrent = self._valued or bool(tree_leaves(actor.initial_state(1)))
+        vars(self).update(  # found without nn.Module.__getattr__: faster
+            model=self.model,
+            actor=actor,
+            critics=critics,
+            target_actor=target_actor,
+            target_critics=target_critics,
+        )
+        self.set_exploration(0)
+
+    @abstractmethod
+    def _process(self, options: QValueOptions) -> int:
+        """Elements of the exploration's process, or 0."""
+
+    @abstractmethod
+    def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
+        """Copies of the networks that targets are made with."""
+
+    @abstractmethod
+    def _noise(self, normals: np.ndarray) -> np.ndarray:
+        """What `_answer` is given of normals [T, B, d]."""
+
+    @abstractmethod
+    def _answer(
+        self, output: Tensor, noise: Tensor | None, process: Any, inputs: Inputs
+    ) -> tuple[Tensor, Any]:
+        """The action [B, *shape] that follows from the actor's numbers; the process after it."""
+
+    def example_kept(self) -> Any:
+        """What a row keeps beside the action: nothing."""
+        return ()
+
+    def to_device(self, device: torch.device) -> None:
+        self.device = device
+        self._plain = self.normalizer is None and device.type == "cpu"
+        self.to(device)
+
+    def read(self, inputs: Inputs) -> Inputs:
+        """The inputs on the agent's device, observations normalized."""
+        return inputs if self._plain else read(inputs, self.normalizer, self.device)
+
+    def set_exploration(self, env_steps: int) -> None:
+        """Whether the window that begins at so many environment steps is answered at random.
+
+        Nothing of it is saved: a resumed run asks with its environment steps and goes on.
+        """
+        self._random = env_steps < self._warm_up
+
+    def draws(self, noise: np.ndarray) -> list[Draw]:
+        """What `act` takes at each row of a window, made for all rows at once.
+
+        Args:
+            noise: [T, B, d uniforms + d normals] (`noise.Noise`).
+        """
+        if not self._random:
+            return self.explored(noise[..., self.uniforms :])
+        drawn = 2 * noise[..., : self.uniforms] - 1
+        drawn = drawn.reshape(*drawn.shape[:2], *self.action_shape)
+        return [Draw(x, None) for x in torch.from_numpy(drawn).unbind()]
+
+    def explored(self, normals: np.ndarray) -> list[Draw]:
+        """The same where the actor answers; of normals [T, B, d]."""
+        noise = torch.from_numpy(self._noise(normals)).to(self.device)
+        return [Draw(None, x) for x in noise.unbind()]
+
+    def act(
+        self, inputs: Inputs, state: Any, draw: Draw | None, *, learns: bool = True
+    ) -> tuple[Tensor, Any, Any]:
+        """Answer one row.
+
+        Args:
+            inputs: [B, ...].
+            state: as fed at this row; the networks reset it where `first`.
+            draw: of `draws`; None takes the action that the policy is centred on.
+            learns: whether the critics' state is brought up to date, too: sequences begin with it.
+
+        Returns:
+            action [B, *shape], () to keep beside it, the state fed next.
+        """
+        action, noise = NOTHING if draw is None else draw
+        if action is not None and not self._recurrent:
+            return action, (), state
+        if not self._plain:
+            inputs = self.read(inputs)
+        fed, valued = self.states(state)
+        process = state.process if state else ()
+        output, fed = self._run(self.actor, inputs, fed)
+        if action is None:
+            action, process = self._answer(output, noise, process, inputs)
+        if not state:
+            return action, (), ()
+        if self.shares_trunk:
+            fed, valued = (), fed
+        elif learns and self._valued:
+            _, valued = self._run(self.critics.features, inputs, valued)
+        return action, (), QValueState(fed, valued, process)
+
+    def evaluation(self, stochastic: bool) -> EvaluatedAgent:
+        """Who answers others than the training environments.
+
+        Args:
+            stochastic: explore as in training; else the action that the policy is centred on.
+        """
+        return EvaluatedAgent(self, stochastic)
+
+    def states(self, state: Any) -> tuple[Any, Any]:
+        """What of a state the actor is fed, and what the critics."""
+        if not state:
+            return (), ()
+        return (state.critics if self.shares_trunk else state.actor), state.critics
+
+    def z(
+        self,
+        inputs: Inputs,
+        state: Any,
+        action: Tensor,
+        frozen: bool = False,
+        count: int | None = None,
+    ) -> tuple[Tensor, Any]:
+        """What each of C critics says of the return of an action.
+
+        Args:
+            inputs: [T, B, ...] or [B, ...].
+            state: the critics', as fed at the first row.
+            action: [..., *shape] of each row.
+            frozen: whether gradients reach the action alone: for the loss of the actor.
+            count: of so many critics, the first ones; None: of all C.
+
+        Returns:
+            z [C, ..., K], and the state fed at the row after the last.
+        """
+        return self._run(self.critics, inputs, state, action, frozen, count)
+
+    def target_z(
+        self, inputs: Inputs, state: Any, action: Tensor, subset: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """The same of the target critics: of all, or of those with the numbers [M] int64."""
+        return self._run(self.target_critics, inputs, state, action, False, subset)
+
+    def _run(self, network: Any, *inputs: Any) -> Any:
+        if self.precision == "float32":
+            return network(*inputs)
+        return call(network, self.precision, self.device, *inputs)
+
+
+@final
+class DeterministicAgent(QValueAgent):
+    """Takes one action for each row, tanh of the actor's numbers, and explores with noise on it."""
+
+    def _process(self, options: QValueOptions) -> int:
+        assert isinstance(options, DDPGOptions)
+        self.exploration = exploration_noise(options)
+        return self.normals if self.exploration.remembers else 0
+
+    def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
+        return _copies((actor, critics))  # together: the copies share the trunk that both share
+
+    def _noise(self, normals: np.ndarray) -> np.ndarray:
+        return self.exploration.std * normals
+
+    def _answer(
+        self, output: Tensor, noise: Tensor | None, process: Any, inputs: Inputs
+    ) -> tuple[Tensor, Any]:
+        action = output.tanh()
+        if noise is not None:
+            action, process = self.exploration.add(action, noise, process, inputs.first)
+        return self._shaped(action), process
+
+    def action(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
+        """The policy's actions [..., *shape], and the state fed at the row after the last.
+
+        Args:
+            inputs: [T, B, ...] or [B, ...].
+            state: the actor's, as fed at the first row.
+        """
+        output, state = self._run(self.actor, inputs, state)
+        return self._shaped(output.tanh()), state
+
+    def target_action(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
+        """The same of the target actor."""
+        output, state = self._run(self.target_actor, inputs, state)
+        return self._shaped(output.tanh()), state
+
+    def _shaped(self, action: Tensor) -> Tensor:
+        shape = self.action_shape
+        return action if len(shape) == 1 else action.reshape(*action.shape[:-1], *shape)
+
+
+@final
+class SquashedAgent(QValueAgent):
+    """Draws actions from a squashed Gaussian; the most it tells of itself is its median."""
+
+    def _process(self, options: QValueOptions) -> int:
+        self.distribution = SquashedGaussian(self.action_shape)
+        return 0
+
+    def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
+        return None, _copies((critics,))[0]
+
+    def _noise(self, normals: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(normals)
+
+    def _answer(
+        self, output: Tensor, noise: Tensor | None, process: Any, inputs: Inputs
+    ) -> tuple[Tensor, Any]:
+        distribution = self.distribution
+        parameters = distribution.parameters(output)
+        if noise is None:
+            return distribution.mode(parameters), process
+        return distribution.sample(parameters, noise), process
+
+    def sample(self, inputs: Inputs, state: Any, noise: Tensor) -> tuple[Tensor, Tensor, Any]:
+        """Actions of the policy, through which gradients flow.
+
+        Args:
+            inputs: [T, B, ...] or [B, ...].
+            state: the actor's, as fed at the first row.
+            noise: [..., d] or [..., *shape] normals.
+
+        Returns:
+            action [..., *shape], its log-density [...], and the state fed at the row after the
+            last.
+        """
+        output, state = self._run(self.actor, inputs, state)
+        distribution = self.distribution
+        action, log_prob = distribution.sample_log_prob(distribution.parameters(output), noise)
+        return action, log_prob, state
+
+
+@final
+class EvaluatedAgent:
+    """Answers any number of environments, at any number of environment steps without warm-up.
+
+    Args:
+        agent: answers.
+        stochastic: whether it explores, if it is given noise.
+    """
+
+    uniforms = 0
+
+    def __init__(self, agent: QValueAgent, stochastic: bool) -> None:
+        self.agent, self.model = agent, agent.model
+        self.normals = agent.normals if stochastic else 0
+
+    def draws(self, noise: np.ndarray) -> list[Draw | None]:
+        """What `act` takes at each row, of noise [T, B, normals]."""
+        return [*self.agent.explored(noise)] if self.normals else [None] * len(noise)
+
+    def act(self, inputs: Inputs, state: Any, draw: Draw | None) -> tuple[Tensor, Any, Any]:
+        """Answer one row; see `QValueAgent.act`."""
+        return self.agent.act(inputs, state, draw, learns=False)
+
+
+def _copies(networks: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Networks of the same weights, which no gradient reaches."""
+    copies = copy.deepcopy(networks)
+    for network in copies:
+        for parameter in network.parameters():
+            parameter.requires_grad_(False)
+    return copies
+
+
+def make_agent(
+    env_spec: EnvSpec,
+    networks: tuple[ActorModel, CriticsModel],
+    returns: Returns,
+    algo: QValueOptions,
+    normalizer: ObservationNormalizer | None = None,
+    precision: str = "float32",
+) -> QValueAgent:
+    """The agent of these options: deterministic, or for SAC stochastic.
+
+    Args:
+        networks: of `make_networks`, or the user's.
+        returns, algo, normalizer, precision: as `QValueAgent` takes them.
+    """
+    kind = DeterministicAgent if isinstance(algo, DDPGOptions) else SquashedAgent
+    return kind(env_spec, *networks, returns, algo, normalizer, precision)

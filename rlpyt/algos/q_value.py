@@ -1,0 +1,220 @@
+"""What DDPG, TD3, D4PG and SAC share: critics learn of returns, an actor of its critics.
+
+Every loss is of T rows of N items, [T, N], of which some are live (`q_value_batch.py`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlpyt.agents.q_value import QValueAgent
+from rlpyt.algos.learner import Learner
+from rlpyt.algos.options import QValueOptions
+from rlpyt.algos.q_value_batch import Batch, read
+from rlpyt.algos.replay_learning import Items, ReplayLearning
+from rlpyt.arrays import NamedArrayTuple
+from rlpyt.functional import live_mean, live_means
+from rlpyt.functional.q_values import sequence_priority
+from rlpyt.means import Means
+from rlpyt.models.flat import Adam, FlatParameters, RMSprop
+from rlpyt.replays.replay import Replay
+from rlpyt.schedules import scheduled
+from rlpyt.storage import to_device
+
+
+class Draws(NamedArrayTuple):
+    """What is random in one update; None where the algorithm needs none of it."""
+
+    following: Any = None  # [R, N, *shape] normals of the actions that are bootstrapped from
+    action: Any = None  # [T, N, *shape] normals of the actions that the actor is judged by
+    subset: Any = None  # [M] int64 the critics that make targets
+
+
+class QValueLearning(ReplayLearning):
+    """Trains critics and, every `policy_delay` of their updates, an actor; targets follow both.
+
+    Args:
+        agent: is trained.
+        options: of the algorithm.
+        replay: what is learned from.
+        total_env_steps: the length that schedules are made for.
+        generator: draws the noise of updates; part of a checkpoint.
+        compile: whether the gradients are compiled, each as one function of tensors.
+    """
+
+    names = ("loss/gradient_norm", "loss/q", "loss/q_taken", "loss/error")
+    actor_names: tuple[str, ...] = ("loss/actor_gradient_norm", "loss/actor")
+
+    def __init__(
+        self,
+        agent: QValueAgent,
+        options: QValueOptions,
+        replay: Replay,
+        total_env_steps: int,
+        generator: torch.Generator,
+        compile: bool = False,
+    ) -> None:
+        super().__init__(agent, options, replay, total_env_steps, generator)
+        self.options: Any = options
+        rmsprop = partial(RMSprop, decay=0.95, eps=options.optimizer_eps, centred=True)
+        adam = partial(Adam, eps=options.optimizer_eps)
+        self._optimizer = rmsprop if options.optimizer == "rmsprop" else adam
+
+        def learner(name: str, network: nn.Module) -> Learner:
+            named = nn.ModuleDict({name: network})  # so that errors say whose weights they are of
+            return Learner(named, self._optimizer, options.max_grad_norm, compile, within=agent)
+
+        self.learner = learner("critics", agent.critics)
+        self.actor_learner = learner("actor", agent.actor)
+        pairs = [(agent.target_critics, self.learner)]
+        if agent.target_actor is not None:
+            pairs.append((agent.target_actor, self.actor_learner))
+        self.targets = [(FlatParameters(target), learner.parameters) for target, learner in pairs]
+        self._buffers = [
+            pair
+            for target, learner in pairs
+            for pair in zip(target.buffers(), learner.module.buffers(), strict=True)
+        ]
+        self._actor_seen: list[Tensor] = []  # metrics of the window's updates of the actor
+
+    @abstractmethod
+    def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor | None]:
+        """The returns of the actions that are bootstrapped from, without gradient.
+
+        Returns:
+            z [R, N, M], and what is added to their mean [R, N] (an entropy's worth), or None.
+        """
+
+    @abstractmethod
+    def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """The loss of the actor, 0-d, and the metrics of `actor_names` but for the norm."""
+
+    @property
+    def updates(self) -> int:
+        """Of the critics."""
+        return self.learner.updates
+
+    def update(self, window: Any, env_steps: int) -> Mapping[str, Any]:
+        """As `ReplayLearning.update`; the actor's tags are there where it was updated."""
+        self._actor_seen.clear()
+        found = super().update(window, env_steps)
+        if not (self._actor_seen and isinstance(found, Means)):
+            return found
+        actor = torch.stack(self._actor_seen).mean(0)
+        vector = torch.cat([found.vector, actor])
+        return Means((*found.tags, *self.actor_names), vector, found.numbers)
+
+    def learn(self, items: Items, env_steps: int) -> Tensor:
+        """One update of the critics; of the actor and the targets, if it is their turn."""
+        options = self.options
+        batch = self.read(items)
+        draws = to_device(self.draw(batch), self.agent.device)
+        rate = self.rate(options.lr, env_steps)
+        metrics = self.learner.step(self.critic_loss, rate, batch, draws)
+        if self.updates % options.policy_delay == 0:
+            self.learn_actor(batch, draws, env_steps)
+        if self.updates % options.target_update_updates == 0:
+            for target, own in self.targets:
+                target.vector.lerp_(own.vector, options.target_tau)
+            for target, own in self._buffers:
+                target.copy_(own)
+        return metrics
+
+    def learn_actor(self, batch: Batch, draws: Draws, env_steps: int) -> Tensor:
+        """One update of the actor; returns the metrics of `actor_names`."""
+        lr = self.options.lr if self.options.actor_lr is None else self.options.actor_lr
+        rate = self.rate(lr, env_steps)
+        metrics = self.actor_learner.step(self.actor_loss, rate, batch, draws)
+        self._actor_seen.append(metrics)
+        return metrics
+
+    @torch.no_grad()
+    def read(self, items: Items) -> Batch:
+        """What the losses read of a draw; see `q_value_batch.read`."""
+        return read(self.agent, self.options, items, self.reward(items.reward))
+
+    def draw(self, batch: Batch) -> Draws:
+        """What is random in an update, drawn on the CPU: a run is the same on every device."""
+        return Draws()
+
+    def critic_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """The loss of the critics, summed over them, a mean over live rows.
+
+        Returns:
+            The loss, 0-d, and [3 + N]: the loss, the mean value of the actions taken, the mean
+            error, and the errors from which priorities are made, means over the critics.
+        """
+        returns, live = self.agent.returns, batch.live
+        target = self.target(batch, draws)  # [T, N, M]
+        z, _ = self.agent.z(batch.inputs, batch.states.critics, batch.action)  # [C, T, N, K]
+        # Dead rows are silenced before the loss too: the slope of 0 * NaN is NaN.
+        z, target = (torch.where(live[..., None], x, 0.0) for x in (z, target))
+        losses, error = returns.loss(z, target, None)
+        losses, error = losses.sum(0), error.mean(0)  # [T, N] each
+        if batch.weight is not None:
+            losses = batch.weight * losses
+        with torch.no_grad():
+            value = returns.value(z).mean(0)
+            priority = sequence_priority(error, live, self.options.priority_eta)
+            metrics = torch.cat([live_means([losses, value, error], live), priority])
+        return live_mean(losses, live), metrics
+
+    @torch.no_grad()
+    def target(self, batch: Batch, draws: Draws) -> Tensor:
+        """What the returns of the actions taken should be, [T, N, M]."""
+        z, bonus = self.following(batch, draws)
+        reward, discount, at = batch.returns, batch.discount, batch.bootstrap
+        if at is not None:
+            z = z.gather(0, at[..., None].expand(*at.shape, z.shape[-1]))
+        if bonus is not None:
+            bonus = bonus if at is None else bonus.gather(0, at)
+            reward = reward + torch.where(discount == 0, 0.0, discount * bonus)
+        return self.agent.returns.target(z, reward, discount)
+
+    def reward(self, reward: Tensor) -> Tensor:
+        """What the learner reads of raw rewards."""
+        reward, scale = super().reward(reward), self.options.reward_scale
+        return reward if scale == 1 else reward * scale
+
+    def assert_finite(self) -> None:
+        """Raise unless every weight that acts or learns is a finite number."""
+        self.actor_learner.parameters.assert_finite()
+        self.learner.parameters.assert_finite()
+
+    def state(self) -> dict[str, Any]:
+        own = {"learner": self.learner.state(), "actor": self.actor_learner.state()}
+        return super().state() | own
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        self.learner.load(state["learner"])
+        self.actor_learner.load(state["actor"])
+
+    def rate(self, lr: float, env_steps: int) -> float:
+        """The learning rate, as the schedule has changed it."""
+        return scheduled(lr, self.options.lr_schedule, env_steps, self.total_env_steps)
+
+    def normals(self, batch: Batch) -> Tensor:
+        """Normal noise for the actions that are bootstrapped from, [R, N, *shape]."""
+        rows, *rest = batch.action.shape
+        rows += 0 if batch.bootstrap is None else self.options.n_step
+        return torch.randn((rows, *rest), generator=self.generator)
+
+
+def least(returns: Any, z: Tensor) -> Tensor:
+    """Of several critics the returns with the least mean (Fujimoto et al., 2018, eq. 10).
+
+    Args: z: [C, ..., K].    Returns: [..., K].
+    """
+    if len(z) == 1:
+        return z[0]
+    if z.shape[-1] == 1:
+        return z.amin(0)
+    chosen = returns.value(z).argmin(0, keepdim=True)  # [1, ...]
+    return z.gather(0, chosen[..., None].expand(*chosen.shape, z.shape[-1]))[0]

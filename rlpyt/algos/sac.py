@@ -1,0 +1,151 @@
+"""Soft actor-critic (Haarnoja et al., 2018b, "Soft Actor-Critic Algorithms and Applications").
+
+Options make of it ensembles of critics (REDQ, Chen et al., 2021, algorithm 1) and truncated
+mixtures of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1).
+"""
+
+from __future__ import annotations
+
+from math import log, prod
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from rlpyt.agents.q_value import QValueAgent
+from rlpyt.algos.learner import Learner
+from rlpyt.algos.options import SACOptions
+from rlpyt.algos.q_value import Draws, QValueLearning, least
+from rlpyt.algos.q_value_batch import Batch
+from rlpyt.functional import live_mean
+from rlpyt.replays.replay import Replay
+
+
+@final
+class SAC(QValueLearning):
+    """A stochastic actor, and critics of returns that count its entropy. See `SACOptions`."""
+
+    actor_names = (*QValueLearning.actor_names, "policy/entropy", "policy/temperature")
+
+    def __init__(
+        self,
+        agent: QValueAgent,
+        options: SACOptions,
+        replay: Replay,
+        total_env_steps: int,
+        generator: torch.Generator,
+        compile: bool = False,
+    ) -> None:
+        super().__init__(agent, options, replay, total_env_steps, generator, compile)
+        learned = options.temperature is None
+        initial = (
+            options.initial_temperature if options.temperature is None else options.temperature
+        )
+        self.temperature = Temperature(initial, learned).to(agent.device)
+        self.temperature_learner: Learner | None = None
+        if learned:
+            self.temperature_learner = Learner(self.temperature, self._optimizer, 0.0)
+        self.target_entropy = options.target_entropy
+        if self.target_entropy is None:  # appendix D
+            self.target_entropy = -float(prod(agent.action_shape))
+        # TQC pools the quantiles of all critics, REDQ takes the least of a few; both are judged by
+        # the mean of all.
+        self._pools = options.values == "quantile"
+        self._subset = not self._pools and options.target_critics < options.critics
+
+    def draw(self, batch: Batch) -> Draws:
+        draws = Draws(
+            following=self.normals(batch),
+            action=torch.randn(batch.action.shape, generator=self.generator),
+        )
+        if not self._subset:
+            return draws
+        order = torch.randperm(self.options.critics, generator=self.generator)
+        return draws.replace(subset=order[: self.options.target_critics])
+
+    def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """min_i Q_i'(s', a') with a' from the policy, and -alpha log pi(a'|s') (eq. 3 and 5)."""
+        agent, states = self.agent, batch.states
+        action, log_prob, _ = agent.sample(batch.following, states.actor, draws.following)
+        fed = states.target_critics
+        z, _ = agent.target_z(batch.following, fed, action, draws.subset)  # [C or M, R, N, K]
+        z = lowest(z, self.options.drop_quantiles) if self._pools else least(agent.returns, z)
+        return z, -self.temperature() * log_prob
+
+    def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """alpha log pi(a|s) - min_i Q_i(s, a) with a from the policy, through whose noise the
+        gradient flows; the mean over live rows (eq. 7 and 9)."""
+        agent, states, live = self.agent, batch.states, batch.live
+        action, log_prob, _ = agent.sample(batch.inputs, states.actor, draws.action)
+        z, _ = agent.z(batch.inputs, states.critics, action, frozen=True)
+        value = agent.returns.value(z)  # [C, T, N]
+        value = value.mean(0) if self._pools or self._subset else value.amin(0)
+        alpha = self.temperature()
+        loss = live_mean(alpha * log_prob - value, live)
+        return loss, torch.stack((loss, -live_mean(log_prob, live), alpha)).detach()
+
+    def learn_actor(self, batch: Batch, draws: Draws, env_steps: int) -> Tensor:
+        """One update of the actor, then of the temperature by the entropy that the actor had."""
+        metrics = super().learn_actor(batch, draws, env_steps)
+        if self.temperature_learner is not None:
+            options, entropy = self.options, metrics[2]
+            lr = options.lr if options.temperature_lr is None else options.temperature_lr
+            self.temperature_learner.step(
+                self.temperature.loss, self.rate(lr, env_steps), entropy, self.target_entropy
+            )
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        if self.temperature_learner is None:
+            return super().state()
+        weights = dict(self.temperature.state_dict())
+        own = {"weights": weights, **self.temperature_learner.state()}
+        return super().state() | {"temperature": own}
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        if self.temperature_learner is not None:
+            self.temperature.load_state_dict(state["temperature"]["weights"])
+            self.temperature_learner.load(state["temperature"])
+
+
+@final
+class Temperature(nn.Module):
+    """The worth of entropy, alpha: a number, or learned by its logarithm, so that it stays above 0.
+
+    Args:
+        initial: where it stays, or begins.
+        learned: whether it is a parameter.
+    """
+
+    value: Tensor
+
+    def __init__(self, initial: float, learned: bool) -> None:
+        super().__init__()
+        self.learned = learned
+        if learned:
+            self.log_temperature = nn.Parameter(torch.tensor(log(initial)))
+        else:
+            self.register_buffer("value", torch.tensor(float(initial)))
+
+    def forward(self) -> Tensor:
+        """alpha, 0-d, without gradient."""
+        return self.log_temperature.detach().exp() if self.learned else self.value
+
+    def loss(self, entropy: Tensor, wanted: float) -> tuple[Tensor, Tensor]:
+        """log(alpha) (entropy - wanted): too little entropy raises alpha (as eq. 18)."""
+        return self.log_temperature * (entropy - wanted), entropy.view(1)
+
+
+def lowest(z: Tensor, drop: int) -> Tensor:
+    """The quantiles of all critics but the greatest, ascending (Kuznetsov et al., 2020, eq. 9).
+
+    Args:
+        z: [C, ..., K].
+        drop: for each critic.
+
+    Returns:
+        [..., C * (K - drop)].
+    """
+    pooled = z.movedim(0, -2).flatten(-2)  # [..., C * K]
+    return pooled.sort(-1).values[..., : pooled.shape[-1] - drop * len(z)] if drop else pooled

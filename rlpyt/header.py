@@ -1,0 +1,95 @@
+"""What is said of a run before it begins."""
+
+from __future__ import annotations
+
+from rlpyt.algos.options import PPOOptions, ReplayOptions
+from rlpyt.build import Parts
+from rlpyt.folder import RunFolder
+from rlpyt.replays.segments import Segments
+from rlpyt.run import Run
+
+LARGE = 1e9  # bytes of a replay whose saving is told of
+DISK_SPEED = 150e6  # bytes a second, written, hashed and synced: measured, to the nearest 50 MB
+
+
+def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
+    """What a run is, in two lines, and what of it may not be what was meant."""
+    resolved, algo = parts.resolved, run.algo
+    threads = f"{resolved.threads} thread{'s' if resolved.threads > 1 else ''}"
+    reason = resolved.reasons.get("threads")
+    shape = f"{run.env.num_envs} envs × {algo.horizon} rows"
+    if isinstance(algo, ReplayOptions):
+        shape += f", replay of {algo.replay_size:,} rows, ratio {algo.replay_ratio:g}"
+    if isinstance(algo, PPOOptions):
+        shape += f", {algo.update_epochs} × {algo.minibatches(run.env.num_envs)} minibatches"
+    where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
+    where += ", compiled (its first update takes 10 to 30 s)" if resolved.compile else ""
+    what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
+    lines = [
+        f"{what} · {where} · {folder.path}",
+        f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
+    ]
+    return [*lines, *_windows(run), *_learning(run)]
+
+
+def saving(segments: Segments | None, run: Run) -> list[str]:
+    """What a large replay costs to save."""
+    if segments is None:
+        return []
+    size = segments.bytes_to_write(run.loop.env_steps // run.env.num_envs)
+    if size < LARGE:
+        return []
+    what = f"checkpoints write the replay as it grows, {size / 1e9:.1f} GB in all"
+    return [f"{what}, about {size / DISK_SPEED:.0f} s of the run; --no-save-replay leaves it out"]
+
+
+def going_on(done: int, run: Run) -> list[str]:
+    """Where a run goes on."""
+    return [f"resumed at {done:,} of {run.loop.env_steps:,} env steps"] if done else []
+
+
+def _windows(run: Run) -> list[str]:
+    """What is odd about the windows' size."""
+    lines, algo, rows = [], run.algo, run.env.num_envs * run.algo.horizon
+    if rows > run.loop.env_steps:
+        lines.append(
+            f"one window is {rows:,} rows, more than the run's {run.loop.env_steps:,} steps: it "
+            "ends with its first; --horizon and --num-envs make windows shorter"
+        )
+    if isinstance(algo, PPOOptions) and rows % algo.minibatch_size:
+        count = algo.minibatches(run.env.num_envs)
+        lines.append(
+            f"minibatch_size={algo.minibatch_size} does not divide a window of {rows:,} rows: its "
+            f"minibatches are {count}, of nearly equal size, each averaged over its own rows; none "
+            "is left out"
+        )
+    return lines
+
+
+def _learning(run: Run) -> list[str]:
+    """Where a run learns nothing from its replay, or not from all that it collects for it."""
+    algo, steps, num_envs = run.algo, run.loop.env_steps, run.env.num_envs
+    if not isinstance(algo, ReplayOptions):
+        return []
+    lines, rows, held = [], -(-steps // num_envs), algo.replay_size // num_envs * num_envs
+    if rows < algo.item_length:
+        lines.append(
+            f"nothing is learned: an item of the replay is {algo.item_length} rows of one "
+            f"environment, and {steps:,} steps are {rows:,} for each of {num_envs} (and one for "
+            "each episode's end); raise --env-steps, or lower --num-envs or the items' length"
+        )
+    elif not algo.updates(num_envs, steps):
+        begins = algo.learning_begins(num_envs)
+        first = begins + algo.rows_per_update / algo.replay_ratio
+        lines.append(
+            f"nothing is learned: rows are counted from step {begins:,} on, by --replay-ratio "
+            f"{algo.replay_ratio:g} the first update is due at {first:,.0f}, and the run ends at "
+            f"{steps:,}; raise --env-steps, or lower --learning-starts or --batch-size"
+        )
+    if algo.learning_starts > held:
+        lines.append(
+            f"learning starts at {algo.learning_starts:,} steps, and the replay holds the newest "
+            f"{held:,} rows: nothing is learned from those before; lower --learning-starts, or "
+            "raise --replay-size"
+        )
+    return lines

@@ -1,0 +1,82 @@
+"""An agent in a folder: that of a run, one of its checkpoints, or one of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rlpyt import checkpoint
+from rlpyt.envs.saved_spaces import encode, encode_spec
+from rlpyt.envs.spec import EnvSpec
+from rlpyt.errors import UsageError
+from rlpyt.folder import RunFolder
+from rlpyt.run import Run
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a folder holds of an agent."""
+
+    algo: str
+    run: Run  # with its seed, drawn if it was not given
+    env_steps: int
+    weights: dict[str, Any]  # normalizers included
+    folder: Path | None  # of the run; None where an agent was saved alone
+    spaces: dict[str, Any] = field(default_factory=dict)  # of an agent saved alone, and its `spec`
+
+
+def read(path: Path, best: bool = False) -> Saved:
+    """The agent of a folder.
+
+    Args:
+        path: of a run, of one of its checkpoints, or what `write` wrote.
+        best: of a run, the checkpoint with the best evaluation; otherwise the newest.
+    """
+    folder = path.parent.parent if path.parent.name == "checkpoints" else path
+    record, run = RunFolder(folder).read(), RunFolder(folder).run()
+    run = replace(run, loop=replace(run.loop, seed=record["seed"]))
+    alone = record["status"] == "saved"
+    where = folder / "checkpoints" if folder == path and not alone else path
+    if best:
+        where = checkpoint.best(folder / "checkpoints") or where
+    state, meta = checkpoint.load(where)
+    spaces = {"spaces": state["spaces"], "spec": state["spec"]} if alone else {}
+    home = None if alone else folder
+    return Saved(record["algo"], run, meta["env_steps"], state["agent"], home, spaces)
+
+
+def write(
+    path: Path, run: Run, env_steps: int, weights: dict[str, Any], spec: EnvSpec, spaces: Any
+) -> None:
+    """Write an agent alone: weights, normalizers, options and spaces, as JSON and safetensors.
+
+    Args:
+        path: a folder; one that holds an agent of `write` is replaced, others must be new or empty.
+        run: with its seed.
+        spaces: the environment's own, of observations and of actions.
+    """
+    if path.exists() and not _may_be_replaced(path):
+        raise UsageError(
+            f"{path} exists and is no saved agent; saving would delete what is there: choose a "
+            "new folder"
+        )
+    state = {
+        "agent": weights,
+        "spaces": [encode(space) for space in spaces],
+        "spec": encode_spec(spec, run.env.float64_as),
+    }
+    checkpoint.write(path, env_steps, state)
+    record = RunFolder(path)
+    record.begin(run, {"seed": run.loop.seed})
+    record.update(status="saved", env_steps=env_steps)
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Whether a folder is empty or holds an agent of `write`."""
+    if path.is_dir() and not any(path.iterdir()):
+        return True
+    try:
+        return RunFolder(path).read()["status"] == "saved"
+    except UsageError:
+        return False

@@ -1,0 +1,101 @@
+"""What is said of a run before it begins; above all, that it will learn nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_parts import ChanceEnv
+
+from rlpyt.algos.options import A2COptions, DQNOptions, R2D1Options, ReplayOptions
+from rlpyt.envs.options import EnvOptions
+from rlpyt.errors import UsageError
+from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
+from rlpyt.run import LoopOptions, Run
+from rlpyt.training import train
+
+SMALL: dict[str, Any] = {"replay_size": 900, "learning_starts": 50, "target_update_updates": 10}
+DQN = DQNOptions(**SMALL, batch_size=16, replay_ratio=0.5)  # an update every 32 steps
+R2D1 = R2D1Options(  # items of 14 rows, an update of 48 rows every 24 steps
+    **SMALL, batch_size=4, burn_in=4, train_rows=8, n_step=2, state_interval=4, replay_ratio=2.0
+)
+SHORT = dataclasses.replace(DQN, learning_starts=0)
+
+
+def endless() -> ChanceEnv:
+    return ChanceEnv(end=0.0)
+
+
+def run_of(algo: Any, num_envs: int, env_steps: int, runs: Path) -> Run:
+    memory = "gru" if isinstance(algo, R2D1Options) else "none"
+    replays = isinstance(algo, ReplayOptions)
+    model = QNetworkOptions(hidden_sizes=(8,), memory=memory, memory_size=8)
+    loop = LoopOptions(env_steps=env_steps, seed=0, runs=str(runs), eval_episodes=0)
+    env = EnvOptions(endless, num_envs=num_envs)
+    return Run(env, algo, model if replays else ActorCriticOptions(), loop)
+
+
+def trained(run: Run, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Updates made, and what was shown in one line."""
+    runner = train(run, mode="plain").runner
+    return runner.parts.algorithm.learner.updates, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("algo", "num_envs", "env_steps"),
+    [
+        (DQN, 1, 81),  # 50 and 32: one step too few for an update
+        (DQN, 1, 82),
+        (DQN, 4, 81),  # the last window is rounded up to all environments
+        (DQN, 3, 500),
+        (dataclasses.replace(DQN, replay_ratio=0.01), 2, 700),
+        (dataclasses.replace(DQN, n_step=30, horizon=7), 5, 154),  # items of 31 rows
+        (dataclasses.replace(DQN, n_step=30, horizon=7), 5, 155),
+        (dataclasses.replace(SHORT, n_step=30, horizon=7), 5, 250),
+        (R2D1, 8, 103),
+        (R2D1, 8, 104),
+        (R2D1, 8, 112),
+        (R2D1, 2, 73),
+        (R2D1, 2, 74),
+        (R2D1, 5, 300),
+        (dataclasses.replace(R2D1, horizon=3), 8, 130),
+    ],
+)
+def test_a_run_that_learns_nothing_says_so_and_no_other_does(
+    algo: ReplayOptions, num_envs: int, env_steps: int, tmp_path: Path, capsys: Any
+) -> None:
+    """By the number of updates, which is foreseen where no episode ends."""
+    updates, shown = trained(run_of(algo, num_envs, env_steps, tmp_path), capsys)
+    assert updates == algo.updates(num_envs, env_steps)
+    assert ("nothing is learned:" in shown) == (updates == 0)
+
+
+def test_what_is_said_of_a_run_that_learns_nothing(tmp_path: Path, capsys: Any) -> None:
+    _, shown = trained(run_of(DQN, 1, 70, tmp_path), capsys)
+    assert "rows are counted from step 50 on" in shown
+    assert "the first update is due at 82, and the run ends at 70" in shown
+    _, shown = trained(run_of(R2D1, 8, 100, tmp_path), capsys)
+    assert "an item of the replay is 14 rows of one environment" in shown
+    assert "100 steps are 13 for each of 8" in shown
+
+
+def test_learning_that_would_start_after_the_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="learning_starts=50 is not before the run's end"):
+        run_of(DQN, 1, 50, tmp_path)
+
+
+@pytest.mark.parametrize(("starts", "said"), [(399, False), (400, False), (401, True)])
+def test_learning_starts_beyond_what_the_replay_holds_is_said_and_learns_all_the_same(
+    starts: int, said: bool, tmp_path: Path, capsys: Any
+) -> None:
+    algo = dataclasses.replace(DQN, replay_size=403, learning_starts=starts)
+    updates, shown = trained(run_of(algo, 4, 600, tmp_path), capsys)
+    assert updates == algo.updates(4, 600) > 0
+    assert ("the replay holds the newest 400 rows" in shown) == said
+
+
+def test_algorithms_without_a_replay_are_told_nothing_of_it(tmp_path: Path, capsys: Any) -> None:
+    _, shown = trained(run_of(A2COptions(), 4, 100, tmp_path), capsys)
+    assert "nothing is learned" not in shown and "replay" not in shown

@@ -1,0 +1,59 @@
+"""What a run leaves open is chosen by its length and its network."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rlpyt import resolve
+from rlpyt.algos.options import DQNOptions, PPOOptions, R2D1Options
+from rlpyt.envs.options import EnvOptions
+from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
+from rlpyt.run import LoopOptions, Run
+
+UPDATE_EVERY = 4  # steps: 32 transitions at a replay ratio of 8
+
+
+def dqn(updates: int, **model: Any) -> Run:
+    algo = DQNOptions(learning_starts=1000)
+    loop = LoopOptions(env_steps=1000 + UPDATE_EVERY * updates)
+    return Run(EnvOptions("CartPole-v1", num_envs=4), algo, QNetworkOptions(**model), loop)
+
+
+@pytest.fixture(autouse=True)
+def a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "_has_compiler", lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("images", "least"),
+    [(False, resolve.COMPILED_UPDATES), (True, resolve.COMPILED_IMAGE_UPDATES)],
+)
+def test_a_run_is_compiled_from_the_number_of_updates_where_it_pays(
+    images: bool, least: int
+) -> None:
+    for updates, compiled in ((least - 1, False), (least, True)):
+        found = resolve.resolve(dqn(updates), 0, 5000, images)
+        assert found.compile == compiled
+        assert f"{updates:,} updates" in found.reasons["compile"]
+
+
+def test_memories_and_what_learns_from_windows_stay_eager() -> None:
+    long = dqn(10**7)
+    ppo = replace(long, algo=PPOOptions(), model=ActorCriticOptions())
+    r2d1 = replace(long, algo=R2D1Options(), model=QNetworkOptions(memory="lstm"))
+    for run in (r2d1, ppo):
+        assert not resolve.resolve(run, 0, 5000, False).compile
+
+
+def test_without_a_compiler_a_run_stays_eager_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "_has_compiler", lambda: False)
+    found = resolve.resolve(dqn(10**7), 0, 5000, False)
+    assert not found.compile and "no C++ compiler" in found.reasons["compile"]
+
+
+@pytest.mark.parametrize("asked", ["on", "off"])
+def test_what_is_asked_for_is_done_whatever_the_length(asked: Any) -> None:
+    for run in (dqn(1), dqn(10**7)):
+        run = replace(run, loop=replace(run.loop, compile=asked))
+        assert resolve.resolve(run, 0, 5000, False).compile == (asked == "on")
