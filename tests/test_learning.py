@@ -56,29 +56,34 @@ def test_its_memoryless_twin_cannot():
     assert evaluated("ppo", POSITIONS, 50_000, "none") <= 100
 
 
-@pytest.mark.parametrize(
-    ("values", "network"),
-    [
-        ({}, {}),
-        (
-            {"values": "categorical", "double": True, "prioritized": True},
-            {"dueling": True, "head_sizes": (64,), "noisy": True},
-        ),
-    ],
-    ids=["dqn", "rainbow"],
-)
-def test_variants_of_dqn_learn_cart_pole_in_50k_steps(values, network):
-    """The others take as long each: `benchmarks/learning.py` runs them all, on more seeds."""
+def test_dqn_learns_cart_pole_in_50k_steps():
+    assert evaluated("dqn", "CartPole-v1", 50_000) >= 450
+
+
+def test_rainbow_reaches_as_much_within_50k_steps():
+    """It ends at the first evaluation that reaches the goal, for it takes three times as long.
+
+    `benchmarks/learning.py` runs every variant to its end, on more seeds.
+    """
     run = presets.choose("dqn", "CartPole-v1")
     run = dataclasses.replace(
         run,
-        algo=dataclasses.replace(run.algo, **values),
-        model=dataclasses.replace(run.model, **network),
-        loop=dataclasses.replace(run.loop, seed=0, checkpoint_interval=0),
+        algo=dataclasses.replace(run.algo, values="categorical", double=True, prioritized=True),
+        model=dataclasses.replace(run.model, dueling=True, head_sizes=(64,), noisy=True),
+        loop=dataclasses.replace(
+            run.loop,
+            seed=0,
+            checkpoint_interval=0,
+            eval_episodes=20,
+            eval_interval=5000,
+            stop_at_return=450.0,
+        ),
     )
     assert train(run, mode="quiet").summary()["eval_return"] >= 450
 
 
 @pytest.mark.parametrize("algo", ["ddpg", "td3", "sac", "d4pg"])
-def test_actors_and_critics_swing_up_a_pendulum_in_8k_steps(algo):
-    assert evaluated(algo, "Pendulum-v1", 8000) >= -250
+def test_actors_and_critics_swing_up_a_pendulum_within_8k_steps(algo):
+    """They end at the first evaluation that is well above the mark, which is -250."""
+    goal = {"eval_interval": 2000, "stop_at_return": -200.0}
+    assert evaluated(algo, "Pendulum-v1", 8000, **goal) >= -250

@@ -321,6 +321,6 @@ def test_a_selector_with_a_flaw_is_found_out(flawed):
     class Flawed(Replays):
         selector = flawed
 
-    how = settings(HOW, max_examples=200, phases=[Phase.generate], report_multiple_bugs=False)
+    how = settings(HOW, max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False)
     with pytest.raises((AssertionError, RuntimeError, pytest.fail.Exception)):
         run_state_machine_as_test(Flawed, settings=how)
