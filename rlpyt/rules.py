@@ -282,6 +282,12 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
             f"drop_quantiles={algo.drop_quantiles} of num_quantiles={algo.num_quantiles} leaves no "
             "quantile to learn from; choose fewer"
         )
+    most = max(algo.critics, SACOptions.target_critics)  # the default goes with one critic, too
+    if algo.target_critics > most:
+        raise UsageError(
+            f"target_critics={algo.target_critics} of critics={algo.critics}: a target is the least "
+            "of so many critics drawn from all; choose no more than there are"
+        )
     if not algo.initial_temperature > 0:
         raise UsageError(
             f"initial_temperature={algo.initial_temperature} must be more than 0: its logarithm is "

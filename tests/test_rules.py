@@ -56,6 +56,7 @@ def test_what_cannot_be_is_refused_by_name(options: dict[str, Any], named: str) 
     [
         (lambda: SACOptions(critics=0), "critics=0 must be at least 1"),
         (lambda: SACOptions(target_critics=0), "target_critics=0 must be at least 1"),
+        (lambda: SACOptions(target_critics=5, critics=4), "target_critics=5 of critics=4"),
         (lambda: TD3Options(policy_delay=0), "policy_delay=0 must be at least 1"),
         (lambda: SACOptions(temperature=-0.1), "temperature=-0.1 must not be negative"),
         (lambda: SACOptions(initial_temperature=0.0), "initial_temperature=0.0 must be more"),
