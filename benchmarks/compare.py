@@ -65,6 +65,17 @@ COMPARISONS: dict[str, tuple[list[str], list[tuple[str, str, list[str]]]]] = {
         ["train", "dqn-pong", "--num-envs", "1"],
         [("sb3", SB3, ["train", "dqn-pong", "--num-envs", "1", "--threads", "2"])],
     ),
+    # Critics: an update of 256 every step, 256 x 256; the peer at one thread and at two.
+    **{
+        f"{algo}-halfcheetah": (
+            ["train", f"{algo}-halfcheetah", "--num-envs", "1"],
+            [
+                (f"sb3, {n} threads", SB3, ["train", f"{algo}-halfcheetah", "--threads", n])
+                for n in "12"
+            ],
+        )
+        for algo in ("ddpg", "td3", "sac")
+    },
 }
 
 

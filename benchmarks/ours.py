@@ -1,21 +1,29 @@
 """One measurement of rlpyt, in a process of its own; prints one JSON object.
 
 usage: ours.py train|sample TASK [--seconds 15] [--num-envs 8] [--precision bf16] [--compile on]
-       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole, dqn-cartpole-zoo or dqn-pong
+       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole, dqn-cartpole-zoo,
+       dqn-pong, or {ddpg,td3,sac}-halfcheetah
 """
 
 import argparse
 import json
 import time
 from dataclasses import replace
+from typing import Any
 
 from meter import peak_memory_mb
 
-from rlpyt.algos.options import DQNOptions, PPOOptions
+from rlpyt.algos.options import (
+    DDPGOptions,
+    DQNOptions,
+    PPOOptions,
+    SACOptions,
+    TD3Options,
+)
 from rlpyt.build import Parts, build
 from rlpyt.envs.options import EnvOptions
 from rlpyt.logging.episodes import Episodes
-from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
+from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 
 ENVS = {
@@ -25,6 +33,14 @@ ENVS = {
     "dqn-cartpole": "CartPole-v1",
     "dqn-cartpole-zoo": "CartPole-v1",
     "dqn-pong": "PongNoFrameskip-v4",
+    "ddpg-halfcheetah": "HalfCheetah-v5",
+    "td3-halfcheetah": "HalfCheetah-v5",
+    "sac-halfcheetah": "HalfCheetah-v5",
+}
+CRITICS = {  # algorithms that learn from critics, by task
+    "ddpg-halfcheetah": DDPGOptions,
+    "td3-halfcheetah": TD3Options,
+    "sac-halfcheetah": SACOptions,
 }
 # Steps before learning; as the peer's.
 STARTS = {"dqn-cartpole": 5_000, "dqn-cartpole-zoo": 5_000, "dqn-pong": 100_000}
@@ -50,6 +66,8 @@ def main() -> None:
         make = zoo if a.task == "dqn-cartpole-zoo" else dqn
         starts = a.starts or STARTS[a.task]
         run, warm_up = make(env, starts, loop), starts + 200
+    elif a.task in CRITICS:
+        run, warm_up = critics(env, CRITICS[a.task], loop), 1300
     else:
         run = ppo(env, a.sequence if a.task == "recurrent" else None, loop)
         warm_up = 2 * run.algo.horizon * a.num_envs
@@ -109,6 +127,18 @@ def zoo(env: EnvOptions, starts: int, loop: LoopOptions) -> Run:
         target_update_updates=128,
     )
     return replace(run, algo=algo, model=QNetworkOptions(hidden_sizes=(256, 256)))
+
+
+def critics(env: EnvOptions, options: Any, loop: LoopOptions) -> Run:
+    """An update of 256 every step, two hidden layers of 256, 1000 random steps before."""
+    algo = options(
+        horizon=1,
+        batch_size=256,
+        replay_size=1_000_000,
+        replay_ratio=256.0,
+        learning_starts=1000,
+    )
+    return Run(env, algo, ActorQOptions(hidden_sizes=(256, 256)), loop)
 
 
 def measure(parts: Parts, warm_up: int, learn: bool, seconds: float) -> tuple[int, float]:

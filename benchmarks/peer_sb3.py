@@ -2,7 +2,8 @@
 
 usage: peer_sb3.py train|sample TASK [--seconds 15] [--num-envs 8] [--threads 1]
        peer_sb3.py whole cartpole        a 100k-step run and nothing else, timed from outside
-       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole or dqn-pong
+       where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole, dqn-cartpole-zoo, dqn-pong, or
+       {ddpg,td3,sac}-halfcheetah
 """
 
 import argparse
@@ -14,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from meter import peak_memory_mb
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
@@ -54,6 +55,8 @@ class Timed(BaseCallback):
 # Steps before learning; random until then.
 STARTS = {"dqn-cartpole": 5_000, "dqn-cartpole-zoo": 5_000, "dqn-pong": 100_000}
 
+CRITICS = {"ddpg-halfcheetah": DDPG, "td3-halfcheetah": TD3, "sac-halfcheetah": SAC}
+
 
 def pong() -> gym.Env:
     import ale_py
@@ -70,6 +73,17 @@ def cartpole() -> gym.Env:
 def model(task: str, num_envs: int) -> Any:
     if task in STARTS:
         return dqn(task, num_envs)
+    if task in CRITICS:
+        return CRITICS[task](
+            "MlpPolicy",
+            gym.make("HalfCheetah-v5"),
+            batch_size=256,
+            policy_kwargs={"net_arch": [256, 256]},
+            learning_starts=1000,
+            train_freq=1,
+            gradient_steps=1,
+            device="cpu",
+        )
     common = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "device": "cpu"}
     if task == "pong":
         envs = VecFrameStack(DummyVecEnv([pong] * num_envs), 4)
@@ -133,7 +147,7 @@ def sampling(learner: Any, seconds: float) -> tuple[int, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["train", "sample", "whole"])
-    parser.add_argument("task", choices=["cartpole", "pong", "recurrent", *STARTS])
+    parser.add_argument("task", choices=["cartpole", "pong", "recurrent", *STARTS, *CRITICS])
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
@@ -149,7 +163,7 @@ def main() -> None:
     if a.what == "sample":
         steps, seconds = sampling(learner, a.seconds)
     else:
-        starts = STARTS.get(a.task)
+        starts = 1100 if a.task in CRITICS else STARTS.get(a.task)
         timed = Timed(a.seconds, starts + 200 if starts else 2 * 128 * a.num_envs)
         learner.learn(10**9, callback=timed)
         steps, seconds = timed.result
