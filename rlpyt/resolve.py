@@ -21,6 +21,7 @@ from rlpyt.vector.choose import Vectorization, choose
 COMPILED_UPDATES = 100_000  # from so many on a run of a small network is compiled
 COMPILED_IMAGE_UPDATES = 10_000  # and of one that reads images
 _SMALL = 1_000_000  # parameters; below, a second thread costs more than it gives
+_LARGE_UPDATE = 20_000_000  # parameters times rows of an update; from so many on it gives more
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
     _check_device(device)
     threads = loop.threads
     if threads is None:
-        small = parameters < _SMALL
+        rows = run.algo.rows_per_update if isinstance(run.algo, ReplayOptions) else 0
+        small = parameters < _SMALL and parameters * rows < _LARGE_UPDATE
         threads = 1 if small else allowed_cores()
         reasons["threads"] = f"{_short(parameters)}-parameter {'image ' if images else ''}network"
     if threads < 1:

@@ -57,3 +57,13 @@ def test_what_is_asked_for_is_done_whatever_the_length(asked: Any) -> None:
     for run in (dqn(1), dqn(10**7)):
         run = replace(run, loop=replace(run.loop, compile=asked))
         assert resolve.resolve(run, 0, 5000, False).compile == (asked == "on")
+
+
+def test_large_batches_of_a_small_network_take_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thirds faster for SAC on HalfCheetah, 210k parameters and batches of 256."""
+    monkeypatch.setattr(resolve, "allowed_cores", lambda: 8)
+    run = dqn(1)
+    for parameters, batch, threads in ((210_000, 256, 8), (210_000, 32, 1), (5000, 256, 1)):
+        algo = replace(run.algo, batch_size=batch)
+        found = resolve.resolve(replace(run, algo=algo), 0, parameters, False)
+        assert found.threads == threads
