@@ -285,8 +285,8 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
     most = max(algo.critics, SACOptions.target_critics)  # the default goes with one critic, too
     if algo.target_critics > most:
         raise UsageError(
-            f"target_critics={algo.target_critics} of critics={algo.critics}: a target is the least "
-            "of so many critics drawn from all; choose no more than there are"
+            f"target_critics={algo.target_critics} of critics={algo.critics}: a target is the "
+            "least of so many critics drawn from all; choose no more than there are"
         )
     if not algo.initial_temperature > 0:
         raise UsageError(
