@@ -21,6 +21,7 @@ def evaluated(algo: str, env: str, env_steps: int, memory: str | None = None, **
         "seed": 0,
         "checkpoint_interval": 0,
         "eval_episodes": 20,
+        "threads": 1,  # tests run side by side
         **loop,
     }
     run = dataclasses.replace(run, loop=dataclasses.replace(run.loop, **loop))
