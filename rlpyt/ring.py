@@ -18,23 +18,21 @@ killed at any point leaves `reserved` ahead, which costs readers at most T + 1 o
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
-from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
+from rlpyt.block import ANSWERED, RESERVED, Block, fence
 from rlpyt.errors import UsageError
 from rlpyt.packed import PackedRows
-from rlpyt.rows import FrameStacks, Inputs, Row, Slot, Window, float_leaves, read_inputs
-from rlpyt.storage import as_arrays, as_tensors, zeros
+from rlpyt.rows import Row, Window
+from rlpyt.storage import as_arrays, zeros
 
-RESERVED, ANSWERED, RENEWED = 0, 1, 2  # the counters of a block
 MARGIN = 4  # windows that a writer may advance while a reader copies
 ROUNDS = 1000  # of drawing again: if 1 row in 16 is live, one item in 1e28 needs more
 
@@ -47,22 +45,6 @@ class Copies(NamedTuple):
     ahead: np.ndarray  # [H + L, 1] what is added to the entry of an item's first row
     rows: list[Pair]
     states: list[Pair]
-
-
-_STORES_IN_ORDER = platform.machine() in ("x86_64", "AMD64")
-
-
-def fence() -> None:
-    """Let every load and store before it happen before every one after it.
-
-    x86-64 keeps the order of stores and that of loads by itself. Elsewhere: what stands before a
-    lock may move into it, and so may what stands behind, but nothing leaves one for the other.
-    """
-    if not _STORES_IN_ORDER:
-        lock = Lock()  # new each time: one that another thread holds during a fork stays held
-        for _ in range(2):
-            lock.acquire()
-            lock.release()
 
 
 class Ring:
@@ -294,106 +276,6 @@ class Ring:
         k, lo = self.state_interval, max(lo, 0)
         kept = np.arange(-(-lo // k), -(-a // k)) % (self.num_slots // k)
         return np.arange(lo, a + 1) % self.num_slots, kept
-
-
-class Block:
-    """Columns of a ring that advance together, for the process that writes them."""
-
-    def __init__(self, ring: Ring, index: int, columns: slice) -> None:
-        self.ring, self.columns = ring, columns
-        self.rows: Row = ring.rows[:, columns]  # numpy, [S, b, ...]
-        self.states = as_tensors(tree_map(lambda x: x[:, columns], ring.states))  # [S / k, b, ...]
-        self._counters = ring._counters[:, index]
-        tensors: Row = as_tensors(self.rows)
-        self._inputs = read_inputs(tensors, tensors.observation, tensors.action, ring.reads)
-        self._floats = bool(float_leaves(self.rows.action))
-        self._stacks = FrameStacks(self.rows.observation, None, ring.frame_stack)
-
-    @property
-    def answered(self) -> int:
-        return int(self._counters[ANSWERED])
-
-    @property
-    def reserved(self) -> int:
-        return int(self._counters[RESERVED])
-
-    def begin(self, reset: Callable[[Row], None]) -> int:
-        """Let a new writer's environments write row a = answered; returns a.
-
-        What a writer before it left unanswered is lost. An episode that was still going on is
-        cut: row a says so, and `answer` ends it.
-        """
-        a = self.answered
-        row = self.at(a).row
-        reset(row)
-        row.cut[:] = ~self.at(a - 1).row.last if a else False
-        return a
-
-    def clear(self) -> None:
-        """Forget all rows: the next one that arrives is row 0 of a ring that was never written."""
-        for leaf in tree_leaves((self.rows, as_arrays(self.states))):
-            leaf[:] = 0
-        self._counters[:RENEWED] = 1, 0
-        self._counters[RENEWED] += 1
-
-    def go_on_at(self, a: int, lo: int | None = None) -> None:
-        """Let row a be in flight, and of those before it rows lo .. a-1 be there to be read.
-
-        Args:
-            lo: None: no item can be read, whatever lies there.
-        """
-        lo = a - self.ring.history if lo is None else lo
-        reserved = max(a + 1, lo + self.ring.num_slots - self.ring.margin)
-        self._counters[:RENEWED] = reserved, a
-        self._counters[RENEWED] += 1
-
-    def reserve(self, horizon: int) -> int:
-        """Announce that rows a .. a+T-1 will be answered and row a+T will arrive; returns a."""
-        if horizon > self.ring.horizon:
-            raise ValueError(f"a window of {horizon} rows; this ring's have {self.ring.horizon}")
-        a = self.answered
-        self._counters[RESERVED] = max(self.reserved, a + horizon + 1)  # more: of a killed writer
-        fence()
-        return a
-
-    def answer(self, horizon: int) -> None:
-        """Publish the window, whose T rows are all answered."""
-        a = self.answered
-        if a + horizon >= self.reserved:
-            raise RuntimeError(f"row {a + horizon} is in flight but was not reserved")
-        cut = self.rows.cut[a % self.ring.num_slots]
-        if a and np.count_nonzero(cut):
-            # not earlier: a writer that dies before this leaves the cut to the next one
-            self.rows.truncated[(a - 1) % self.ring.num_slots, cut] = True
-        fence()
-        self._counters[ANSWERED] = a + horizon
-
-    def at(self, n: int) -> Slot:
-        """Row n, [b, ...], where it lies."""
-        row = self.rows[n % self.ring.num_slots]
-        return Slot(row, float_leaves(row.action) if self._floats else [])
-
-    def acting_inputs(self, n: int) -> Inputs:
-        """What the agent reads at row n, tensors [b, ...]; stacks are valid until the next call."""
-        s, k = n % self.ring.num_slots, self.ring.frame_stack
-        observation, reward, first, action, mask = self._inputs
-        observation = observation[s]
-        if k > 1:  # a view, or across the seam a copy
-            back: Any = slice(s - k + 1, s + 1) if s >= k - 1 else np.arange(s - k + 1, s + 1)
-            self._stacks.build(self.rows.first, back)
-            observation = self._stacks.over(observation)
-        return Inputs(
-            observation,
-            None if reward is None else reward[s],
-            None if first is None else first[s],
-            None if action is None else action[s - 1],
-            None if mask is None else mask[s],
-        )
-
-    def kept_state(self, n: int) -> Any:
-        """The state as fed at row n, a multiple of the state interval; a view, [b, ...]."""
-        s = n % self.ring.num_slots // self.ring.state_interval
-        return tree_map(lambda x: x[s], self.states)
 
 
 def _copy(at: np.ndarray, items: np.ndarray | None) -> Callable[[np.ndarray, np.ndarray], None]:

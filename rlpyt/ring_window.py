@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
-from rlpyt.ring import Block
+from rlpyt.block import Block
 from rlpyt.rows import Inputs, Row, Slot
 
 

@@ -142,7 +142,7 @@ class Run:
     env: EnvOptions
     algo: Algorithm
     # Unset, it becomes the algorithm's own kind before anyone can read it (`__post_init__`).
-    model: Network = None  # type: ignore[assignment]
+    model: Network = None  # type: ignore[assignment]  # never None once made, see above
     loop: LoopOptions = field(default_factory=LoopOptions)
     preset: str = "none"  # where the defaults came from
 

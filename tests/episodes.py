@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from rlpyt.arrays import namedarraytuple, tree_leaves
-from rlpyt.ring import Block, Ring
+from rlpyt.block import Block
+from rlpyt.ring import Ring
 from rlpyt.rows import Row, Window
 
 GOES_ON, TERMINATED, TRUNCATED, BOTH = range(4)

@@ -9,7 +9,8 @@ import torch
 from hypothesis import strategies as st
 
 from rlpyt.arrays import namedarraytuple, tree_leaves, tree_map
-from rlpyt.ring import Block, Ring
+from rlpyt.block import Block
+from rlpyt.ring import Ring
 from rlpyt.rows import Row
 
 Observation = namedarraytuple("Observation", ["image", "count"])

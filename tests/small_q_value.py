@@ -121,6 +121,6 @@ def drawn(algorithm: QValueLearning, replay: OneWindow) -> tuple[Batch, Draws]:
 
 def everything(algorithm: QValueLearning) -> list[Tensor]:
     """Copies of all that an update changes, the replay's own left out."""
-    algorithm.replay.state = dict  # type: ignore[method-assign]
+    algorithm.replay.state = dict
     state = {"agent": dict(algorithm.agent.state_dict()), "algorithm": algorithm.state()}
     return [torch.as_tensor(leaf).clone() for leaf in tree_leaves(state)]

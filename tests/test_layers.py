@@ -34,6 +34,7 @@ LAYERS = [
     ["functional", "distributions", "means", "schedules", "tree_format"],
     ["ring_window"],
     ["ring"],
+    ["block"],
     ["rows", "noise"],
     ["packed"],
     ["memory_budget", "storage"],

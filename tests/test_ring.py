@@ -13,11 +13,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlpyt import block as block_module
 from rlpyt import ring as ring_module
 from rlpyt import tree_format
 from rlpyt.arrays import namedarraytuple, tree_leaves
+from rlpyt.block import Block, fence
 from rlpyt.errors import UsageError
-from rlpyt.ring import Block, Ring, fence
+from rlpyt.ring import Ring
 from rlpyt.rows import Row
 
 Observation = namedarraytuple("Observation", ["image", "count"])
@@ -313,14 +315,14 @@ def test_an_item_is_given_up_when_a_row_in_the_slot_of_its_oldest_one_is_announc
     for start, column in usable(ring, 2):
         oldest = start - 2  # two rows of history
         for reserved in range(block.reserved, block.reserved + 2 * ring.num_slots):
-            ring._counters[ring_module.RESERVED] = reserved
+            ring._counters[block_module.RESERVED] = reserved
             announced = [
                 n for n in range(oldest + 1, reserved) if (n - oldest) % ring.num_slots == 0
             ]
             whole = ring.gather(window, np.array([start]), np.array([column]))
             assert whole.tolist() == [not announced]
             seen.add(bool(announced))
-        ring._counters[ring_module.RESERVED] = block.answered + 1
+        ring._counters[block_module.RESERVED] = block.answered + 1
     assert seen == {False, True}
 
 
@@ -480,7 +482,7 @@ def test_counters_lie_on_cache_lines_of_their_own():
 
 
 def test_a_fence_of_locks_ends(monkeypatch):
-    monkeypatch.setattr(ring_module, "_STORES_IN_ORDER", False)
+    monkeypatch.setattr(block_module, "_STORES_IN_ORDER", False)
     fence()
 
 
@@ -497,10 +499,10 @@ class Watched:
     def __getitem__(self, which: int) -> np.ndarray:
         self.before()
         loaded = self.counters[which].copy()
-        if which == ring_module.ANSWERED:
+        if which == block_module.ANSWERED:
             self.seen = None
         elif self.flaw == "one counter":
-            loaded = self.counters[ring_module.ANSWERED].copy()
+            loaded = self.counters[block_module.ANSWERED].copy()
         elif self.flaw == "the row in flight not reserved":
             loaded -= 1
         elif self.flaw == "check before the gather":

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from rlpyt.arrays import tree_leaves
+from rlpyt.block import ANSWERED, RENEWED, RESERVED, fence
 from rlpyt.errors import UsageError
 from rlpyt.replays.on_device import DeviceWindow, like, words_of
-from rlpyt.ring import ANSWERED, RENEWED, RESERVED, Ring, fence
+from rlpyt.ring import Ring
 
 
 @final

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from rlpyt.arrays import tree_leaves
+from rlpyt.block import RESERVED, fence
 from rlpyt.replays.on_device import DeviceWindow, like, words_of
-from rlpyt.ring import RESERVED, Ring, fence
+from rlpyt.ring import Ring
 
 
 class Staging(NamedTuple):

@@ -29,10 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlpyt.arrays import tree_items, tree_map
+from rlpyt.block import Block
 from rlpyt.checkpoint import Damaged, sync
 from rlpyt.errors import UsageError
 from rlpyt.faultpoints import faultpoint
-from rlpyt.ring import Block, Ring
+from rlpyt.ring import Ring
 
 FORMAT = 1
 SEGMENT_BYTES = 1 << 26
