@@ -6,6 +6,7 @@ has it killed, when it is half full.
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,31 @@ def require(rows: int, bytes_per_row: float, root: Path = Path("/")) -> None:
     )
 
 
+def require_shared(needed: int, root: Path = Path("/")) -> None:
+    """Refuse shared memory that cannot be held: it is taken at once, and shared memory that is too
+    large does not fail, but brings the system's out-of-memory killer.
+
+    Args:
+        needed: bytes.
+        root: below it lie /proc and /sys.
+    """
+    available = available_bytes(root)
+    if available is not None and needed > 0.95 * available:  # the rest of the run takes some too
+        raise UsageError(
+            f"{needed / 2**20:.1f} MB of shared memory are needed, and {available / 2**20:.1f} MB "
+            "are available; choose fewer environments, a shorter horizon or a smaller "
+            "--replay-size, or free memory"
+        )
+
+
 def available_bytes(root: Path = Path("/")) -> int | None:
     """Memory that this process can still take; None where the system does not say.
 
-    What the system has, swap not counted, and what each control group above this process leaves.
+    What the system has, swap not counted, what each control group above this process leaves, and
+    the process's own limit (`ulimit -v`).
     """
-    left = [x for x in (_system(root), *_control_groups(root)) if x is not None]
+    limits = (_system(root), _address_space(root), *_control_groups(root))
+    left = [x for x in limits if x is not None]
     return min(left, default=None)
 
 
@@ -66,6 +86,14 @@ def _system(root: Path) -> int | None:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
+
+
+def _address_space(root: Path) -> int | None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    used = _lines(root / "proc/self/statm")
+    if limit == resource.RLIM_INFINITY or not used:
+        return None
+    return max(0, limit - int(used[0].split()[0]) * resource.getpagesize())
 
 
 def _control_groups(root: Path) -> list[int]:

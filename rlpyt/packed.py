@@ -7,12 +7,15 @@ they are one, and one copy. Large fields, such as images, stay arrays of their o
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.storage import zeros
+
+if TYPE_CHECKING:
+    from rlpyt.storage import Memory
 
 T = TypeVar("T")
 SMALL = 256  # bytes of a field; a larger one gains nothing and would be copied twice
@@ -33,10 +36,12 @@ class PackedRows(Generic[T]):
     Args:
         example: tree of arrays without leading dimensions.
         leading: S and B.
-        shared: in memory that processes forked later see too.
+        shared: memory that other processes see too; None: of this process alone.
     """
 
-    def __init__(self, example: T, leading: tuple[int, int], *, shared: bool = False) -> None:
+    def __init__(
+        self, example: T, leading: tuple[int, int], *, shared: Memory | None = None
+    ) -> None:
         fields = {str(i): np.asarray(x) for i, x in enumerate(tree_leaves(example))}
         small = [name for name, x in fields.items() if 0 < x.nbytes <= SMALL]
         small.sort(key=lambda name: -fields[name].itemsize)  # aligned without gaps

@@ -37,10 +37,12 @@ LAYERS = [
     ["block"],
     ["rows", "noise"],
     ["packed"],
-    ["memory_budget", "storage"],
+    ["processes"],
+    ["storage"],
+    ["memory_budget"],
     ["arrays"],
     ["flags"],
-    ["cores", "errors", "faultpoints", "generators", "stopping", "suggest"],
+    ["cores", "descriptors", "errors", "faultpoints", "generators", "stopping", "suggest"],
 ]
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 # Specifications and options import nothing but numpy or tyro: every layer may read them.

@@ -7,7 +7,7 @@ import pytest
 
 from rlpyt.arrays import namedarraytuple, tree_leaves
 from rlpyt.packed import SMALL, PackedRows
-from rlpyt.storage import as_tensors
+from rlpyt.storage import Memory, as_tensors
 
 Fields = namedarraytuple("Fields", ["flag", "number", "image", "nested", "nothing", "empty"])
 EXAMPLE = Fields(
@@ -20,15 +20,15 @@ EXAMPLE = Fields(
 )
 
 
-def filled(shared: bool = False) -> PackedRows:
+def filled(shared: Memory | None = None) -> PackedRows:
     rows, rng = PackedRows(EXAMPLE, (7, 3), shared=shared), np.random.default_rng(0)
     for leaf in tree_leaves(rows.tree):
         leaf[...] = rng.integers(0, 2 if leaf.dtype == bool else 100, leaf.shape)
     return rows
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_fields_have_their_shapes_and_dtypes_and_do_not_overlap(shared: bool):
+@pytest.mark.parametrize("shared", [None, Memory()])
+def test_fields_have_their_shapes_and_dtypes_and_do_not_overlap(shared: Memory | None):
     rows, rng = filled(shared), np.random.default_rng(0)
     for leaf, like in zip(tree_leaves(rows.tree), tree_leaves(EXAMPLE), strict=True):
         assert leaf.shape == (7, 3, *like.shape) and leaf.dtype == like.dtype

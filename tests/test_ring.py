@@ -21,6 +21,7 @@ from rlpyt.block import Block, fence
 from rlpyt.errors import UsageError
 from rlpyt.ring import Ring
 from rlpyt.rows import Row
+from rlpyt.storage import Memory
 
 Observation = namedarraytuple("Observation", ["image", "count"])
 READS = frozenset({"observation", "reward", "first", "previous_action"})
@@ -192,7 +193,7 @@ def rings(draw: Any) -> Ring:
         state_interval=draw(st.integers(1, 4)),
         blocks=draw(st.integers(1, num_envs)),
         asynchronous=draw(st.booleans()),
-        shared=draw(st.booleans()),
+        shared=draw(st.sampled_from([None, Memory()])),
     )
 
 
@@ -474,7 +475,7 @@ def test_what_is_looked_at_for_nan_is_the_answer_where_it_lies():
 
 
 def test_counters_lie_on_cache_lines_of_their_own():
-    ring = make(num_envs=3, blocks=3, shared=True)
+    ring = make(num_envs=3, blocks=3, shared=Memory())
     for block, name in itertools.product(ring.blocks, (0, 1)):
         assert block._counters[name : name + 1].ctypes.data % 64 == 0
     (stride, across) = ring._counters.strides
@@ -754,7 +755,7 @@ def stop(pid: int) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_process_that_writes_and_is_killed_leaves_no_torn_row_to_another_that_reads():
     row = example().replace(observation=np.zeros(8, np.uint64), info=())
-    ring = Ring(row, 40, 4, 3, blocks=2, asynchronous=True, shared=True)
+    ring = Ring(row, 40, 4, 3, blocks=2, asynchronous=True, shared=Memory())
     window, rng = ring.window(16, 4), np.random.default_rng(0)
     writers = [start_writer(block, 3, i) for i, block in enumerate(ring.blocks)]
     deadline, reads, kills = time.monotonic() + 1, 0, 0

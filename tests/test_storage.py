@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlpyt.arrays import Array, NamedArrayTuple, namedarraytuple, tree_leaves
-from rlpyt.storage import as_arrays, as_tensors, to_device, zeros
+from rlpyt.storage import Memory, as_arrays, as_tensors, to_device, zeros
 
 Camera = namedarraytuple("Camera", ["image", "depth"])
 
@@ -24,7 +24,7 @@ def steps():
     return Step(Camera(np.ones((4, 3, 5)), np.ones((4, 3))), np.ones((4, 3)), (np.ones((4, 3)),))
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [None, Memory()])
 def test_zeros_have_the_leading_dimensions_and_dtype_of_each_leaf(shared):
     example = Step(Camera(np.ones((2, 3), np.uint8), np.float32(1)), True, (np.zeros((0, 2)),))
     made = zeros(example, (4, 5), shared=shared)
@@ -41,7 +41,7 @@ def test_zeros_have_the_leading_dimensions_and_dtype_of_each_leaf(shared):
     assert made.observation.image.sum() == 6
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [None, Memory()])
 def test_a_leaf_without_dimensions_keeps_its_shape(shared):
     made = zeros((np.float32(3), np.array(2)), shared=shared)
     assert [leaf.shape for leaf in made] == [(), ()]
@@ -49,16 +49,16 @@ def test_a_leaf_without_dimensions_keeps_its_shape(shared):
 
 
 def test_shared_leaves_are_aligned_and_apart():
-    leaves = tree_leaves(zeros((np.zeros(3, np.int8), np.zeros(1), (), np.zeros(2)), shared=True))
+    leaves = tree_leaves(zeros((np.zeros(3, np.int8), np.zeros(1), (), np.zeros(2)), shared=Memory()))
     starts = [leaf.__array_interface__["data"][0] for leaf in leaves]
     assert all(start % 64 == 0 for start in starts)
     assert np.diff(starts).tolist() == [64, 64]
-    assert zeros((), (3,), shared=True) == ()
+    assert zeros((), (3,), shared=Memory()) == ()
 
 
 def test_objects_cannot_be_shared_and_the_field_is_named():
     with pytest.raises(TypeError, match=r"^field 'depth': dtype object cannot be shared"):
-        zeros(Camera(1, np.array([object()])), shared=True)
+        zeros(Camera(1, np.array([object()])), shared=Memory())
 
 
 def test_what_a_forked_process_writes_is_seen_here_and_no_file_remains():
@@ -66,10 +66,10 @@ def test_what_a_forked_process_writes_is_seen_here_and_no_file_remains():
 import os
 import numpy as np
 from rlpyt.arrays import namedarraytuple
-from rlpyt.storage import zeros
+from rlpyt.storage import Memory, zeros
 before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
 Camera = namedarraytuple("Camera", ["image", "depth"])
-rows = zeros(Camera(np.zeros(3), np.float32(0)), (4,), shared=True)
+rows = zeros(Camera(np.zeros(3), np.float32(0)), (4,), shared=Memory())
 child = os.fork()
 if not child:
     rows[2] = 7

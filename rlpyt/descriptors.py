@@ -1,0 +1,65 @@
+"""File descriptors with an owner, which the start of a process passes on."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import context, reduction
+from typing import Any, final
+
+_forking = threading.local()
+
+
+@final
+class Descriptor:
+    """Closed when its owner is gone; no program that is started inherits it."""
+
+    def __init__(self, number: int) -> None:
+        # What a fork server hands over is inheritable: a simulator would keep the memory alive.
+        os.set_inheritable(number, False)
+        self._number = number
+        self._closing = weakref.finalize(self, os.close, number)
+        self._closing.atexit = False  # the system does it then
+
+    def fileno(self) -> int:
+        if not self._closing.alive:
+            raise ValueError("this descriptor is closed")
+        return self._number
+
+    @property
+    def closed(self) -> bool:
+        return not self._closing.alive
+
+    def close(self) -> None:
+        """Close it; a second time nothing happens."""
+        self._closing()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        number = self.fileno()
+        if getattr(_forking, "now", False):
+            return _again, (number,)
+        if context.get_spawning_popen() is None:
+            raise TypeError("a descriptor goes to another process only while that is started")
+        return _received, (reduction.DupFd(number),)
+
+
+def _again(number: int) -> Descriptor:
+    """In a forked process, where the number means the same."""
+    return Descriptor(os.dup(number))
+
+
+def _received(passed: Any) -> Descriptor:
+    return Descriptor(passed.detach())
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """While entered descriptors are pickled for a fork, which keeps their numbers."""
+    _forking.now = True
+    try:
+        yield
+    finally:
+        _forking.now = False
