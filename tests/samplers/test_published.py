@@ -1,0 +1,331 @@
+"""Weights by version: an actor has all of one publication, whoever is at work or was killed."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlpyt import faultpoints
+from rlpyt.agents.normalizers import ObservationNormalizer
+from rlpyt.models.flat import FlatParameters
+from rlpyt.samplers import published as module
+from rlpyt.samplers.published import Published
+from rlpyt.storage import zeros
+
+
+class Anonymous:
+    """Memory that others, forked later, see too; each of them keeps the parts made here."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.next = 0
+
+    def again(self) -> "Anonymous":
+        """The same, as another process receives it."""
+        other = Anonymous()
+        other.parts = self.parts
+        return other
+
+    def zeros(self, example: Any, leading: tuple[int, ...] = ()) -> Any:
+        if self.next == len(self.parts):
+            self.parts.append(zeros(example, leading))
+        self.next += 1
+        return self.parts[self.next - 1]
+
+
+class Network(nn.Module):
+    """Parameters and buffers of several kinds, shapes and orders of dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.image = nn.Parameter(
+            torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+        )
+        self.short = nn.Parameter(torch.randn(5).bfloat16(), requires_grad=False)
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("nothing", torch.zeros(0))
+
+
+def agent(seed: int = 0, normalize: bool = True) -> Any:
+    torch.manual_seed(seed)
+    normalizer = ObservationNormalizer(np.zeros(4, np.float32)) if normalize else None
+    return SimpleNamespace(model=Network(), normalizer=normalizer)
+
+
+def tensors(agent: Any) -> list[torch.Tensor]:
+    modules = [x for x in (agent.model, agent.normalizer) if x is not None]
+    return [x.detach().clone() for m in modules for x in (*m.parameters(), *m.buffers())]
+
+
+def same(a: Any, b: Any) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(tensors(a), tensors(b), strict=True))
+
+
+def fill(agent: Any, value: int) -> None:
+    """Every number of an agent becomes `value`."""
+    with torch.no_grad():
+        for m in (agent.model, agent.normalizer):
+            for x in (*m.parameters(), *m.buffers()) if m is not None else ():
+                x.fill_(value)
+
+
+def values(agent: Any) -> set[float]:
+    return {x for part in tensors(agent) for x in part.double().flatten().tolist()}
+
+
+def pair(**options: Any) -> tuple[Any, Published, Any, Published]:
+    """A learner's agent, its publications, an actor's agent, and what that takes."""
+    memory, learner, actor = Anonymous(), agent(0), agent(1)
+    return (
+        learner,
+        Published(learner, memory, **options),
+        actor,
+        Published(actor, memory.again(), **options),
+    )
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_an_actor_takes_weights_and_statistics_bit_for_bit(normalize):
+    memory, learner, actor = Anonymous(), agent(0, normalize), agent(1, normalize)
+    writer, reader = Published(learner, memory), Published(actor, memory.again())
+    if normalize:
+        learner.normalizer.update(torch.randn(2, 3, 4))
+    assert not same(learner, actor)
+    assert writer.publish() == 1
+    assert reader.take() == 1
+    assert same(learner, actor)
+    assert actor.model.image.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_weights_of_zero_are_what_the_next_window_acts_with():  # B085
+    learner, writer, actor, reader = pair()
+    writer.publish()
+    reader.take()
+    fill(learner, 0)
+    assert values(actor) != {0.0}
+    writer.publish()
+    reader.take()
+    assert values(actor) == {0.0}
+
+
+def test_parameters_that_moved_into_a_flat_vector_are_found_there():
+    learner, writer, actor, reader = pair()
+    plain = nn.ModuleList([learner.model.linear])
+    flat = FlatParameters(plain)
+    flat.vector.add_(1.0)
+    own = FlatParameters(nn.ModuleList([actor.model.linear]))
+    writer.publish()
+    reader.take()
+    assert same(learner, actor)
+    own.assert_intact()
+
+
+def test_nothing_is_copied_twice_and_nothing_is_taken_before_the_first_publication(monkeypatch):
+    _, writer, _, reader = pair()
+    with pytest.raises(RuntimeError, match="before any was published"):
+        reader.take()
+    writer.publish()
+    copies: list[int] = []
+    monkeypatch.setattr(module, "_copy", lambda to, given: copies.append(1))
+    assert [reader.take() for _ in range(3)] == [1, 1, 1]
+    assert len(copies) == 1
+
+
+def test_a_writer_killed_while_it_copies_leaves_the_version_before(monkeypatch):  # F29
+    learner, writer, actor, reader = pair(checked=True)
+    writer.publish()
+    fill(learner, 7)
+
+    def die(to: Any, given: Any) -> None:
+        to[0].copy_(given[0])  # some of it is there
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_copy", die)
+        with pytest.raises(KeyboardInterrupt):
+            writer.publish()
+    assert reader.take() == 1
+    assert values(actor) != {7.0}
+    assert writer.publish() == 2  # by whoever comes after it
+    assert reader.take() == 2
+    assert values(actor) == {7.0}
+
+
+def test_a_checksum_tells_of_a_torn_version():
+    _, writer, _, reader = pair(checked=True)
+    writer.publish()
+    writer._buffers[1][0].add_(1.0)
+    with pytest.raises(RuntimeError, match="version 1 of the weights is torn"):
+        reader.take()
+
+
+def test_the_place_of_the_copy_is_a_place_to_fail(monkeypatch):
+    _, writer, _, _ = pair()
+    seen: list[str] = []
+    monkeypatch.setattr(faultpoints, "plan", seen.append)
+    writer.publish()
+    assert seen == ["published:copy"]
+
+
+# The reader's own code, with publications between the copies of any two tensors.
+
+
+def taken_while_publishing(patch: pytest.MonkeyPatch, seed: int, blind: bool) -> tuple[int, int]:
+    """How often an agent was taken, and how often it was torn."""
+    rng = np.random.default_rng(seed)
+    learner, writer, actor, reader = pair()
+    real = module._copy
+
+    def publish() -> None:
+        """Some publications, of which the last may stop anywhere."""
+        for _ in range(rng.integers(3)):
+            fill(learner, writer.version + 1)
+            module._copy = real
+            writer.publish()
+        if rng.random() < 0.5:
+            fill(learner, writer.version + 1)
+            stop = rng.integers(5)
+
+            def part(to: Any, given: Any) -> None:
+                real(to[:stop], given[:stop])
+                raise InterruptedError
+
+            module._copy = part
+            with suppress(InterruptedError):
+                writer.publish()
+
+    def tensor_by_tensor(to: Any, given: Any) -> None:
+        for x, y in zip(to, given, strict=True):
+            if rng.random() < 0.1:
+                publish()
+            real([x], [y])
+        module._copy = tensor_by_tensor
+
+    fill(learner, 1)
+    writer.publish()
+    torn = 0
+    patch.setattr(module, "_copy", tensor_by_tensor)
+    if blind:  # the guard off
+        reader._counters = np.array([0, 1])
+    for _ in range(20):
+        publish()
+        if blind:
+            reader._counters[1] = writer.version
+        module._copy = tensor_by_tensor
+        version = reader.take()
+        torn += values(actor) != {float(version)}
+    patch.undo()
+    return 20, torn
+
+
+def test_an_agent_is_whole_whatever_is_published_while_it_is_taken(monkeypatch):
+    found = [taken_while_publishing(monkeypatch, seed, False) for seed in range(8)]
+    assert sum(torn for _, torn in found) == 0
+
+
+def test_without_the_second_counter_it_tears(monkeypatch):
+    assert any(taken_while_publishing(monkeypatch, seed, True)[1] for seed in range(8))
+
+
+# The protocol as a model, under every interleaving of its loads and stores.
+
+FLAWS = (
+    "one buffer",
+    "two buffers alone",
+    "begun is stored after the buffer",
+    "begun is loaded before the copy",
+    "version is stored before the buffer",
+)
+WORDS = 2
+Stores = list[tuple[Any, int]]
+
+
+def stores_of(flaw: str, versions: int, killed: int | None) -> Stores:
+    """A writer's stores, as place and value; another goes on after one killed at a store."""
+
+    def one(v: int) -> Stores:
+        half = 0 if flaw == "one buffer" else v % 2
+        words: Stores = [((half, i), v) for i in range(WORDS)]
+        begun: Stores = [("begun", v)]
+        version: Stores = [("version", v)]
+        if flaw == "begun is stored after the buffer":
+            return words + begun + version
+        if flaw == "version is stored before the buffer":
+            return begun + version + words
+        return begun + words + version
+
+    stores = [store for v in range(1, versions + 1) for store in one(v)]
+    if killed is None:
+        return stores
+    stores = stores[:killed]
+    v = max([value for place, value in stores if place == "version"], default=0)
+    return stores + [store for w in range(v + 1, versions + 1) for store in one(w)]
+
+
+def verdicts(stores: Stores, read: Callable[[tuple[int, ...]], Any]) -> set[str]:
+    """What a reader can come to, over every interleaving of its loads with the stores."""
+    history: dict[Any, list[tuple[int, int]]] = {}
+    for moment, (place, value) in enumerate(stores, 1):
+        history.setdefault(place, [(0, 0)]).append((moment, value))
+    found: set[str] = set()
+    seen: set[Any] = set()
+    todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+    while todo:
+        state = now, loaded = todo.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        place = read(loaded)
+        if place in ("whole", "torn", "again", "none"):
+            found.add(place)
+            continue
+        changes = history.get(place, [(0, 0)])
+        present = max(i for i, (moment, _) in enumerate(changes) if moment <= now)
+        for moment, value in changes[present:]:
+            todo.append((max(now, moment), (*loaded, value)))
+    return found
+
+
+def reader(flaw: str) -> Callable[[tuple[int, ...]], Any]:
+    def read(loaded: tuple[int, ...]) -> Any:
+        if not loaded:
+            return "version"
+        v, *rest = loaded
+        if not v:
+            return "none"
+        half = 0 if flaw == "one buffer" else v % 2
+        words: list[Any] = [(half, i) for i in range(WORDS)]
+        early = flaw == "begun is loaded before the copy"
+        loads = ["begun", *words] if early else [*words, "begun"]
+        if len(rest) < len(loads):
+            return loads[len(rest)]
+        begun = rest.pop(0 if early else -1)
+        if flaw != "two buffers alone" and begun >= v + 2:
+            return "again"
+        return "whole" if set(rest) == {v} else "torn"
+
+    return read
+
+
+def explored(flaw: str = "") -> set[str]:
+    found: set[str] = set()
+    for versions in (3, 5):
+        count = len(stores_of(flaw, versions, None))
+        for killed in (None, *range(count)):
+            found |= verdicts(stores_of(flaw, versions, killed), reader(flaw))
+    return found
+
+
+def test_no_interleaving_of_writers_and_reader_tears_a_version():
+    assert explored() == {"whole", "again", "none"}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_some_interleaving_of_a_flawed_protocol_does(flaw):
+    assert "torn" in explored(flaw)
