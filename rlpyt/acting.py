@@ -148,7 +148,8 @@ def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = 
         assert isinstance(run.model, ActorCriticOptions)
         network = model(spec) if model else ActorCritic(spec, distribution, run.model)
         own.check(network, ("reads", "initial_state", "policy"))
-        agent = PolicyGradientAgent(network, distribution, normalizer, precision)
+        behaviour = run.algo.asynchronous_rows == "window"
+        agent = PolicyGradientAgent(network, distribution, normalizer, precision, behaviour)
     keep_plain(agent)
     return agent
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rlpyt.agents.calls import call, read
 from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.arrays import NamedArrayTuple
+from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.distributions import Distribution
 from rlpyt.rows import Inputs
 
@@ -38,6 +38,12 @@ class Kept(NamedArrayTuple):
     value: Any  # [B]
 
 
+class Behaviour(NamedArrayTuple):
+    """What acting keeps beside the action for a learner whose weights may be newer."""
+
+    log_prob: Any  # [B]
+
+
 class Assessment(NamedArrayTuple):
     """What the agent thinks of rows and of the actions taken there."""
 
@@ -54,11 +60,16 @@ class PolicyGradientAgent(nn.Module):
     of a window come from one forward pass of the learner. With a shared trunk, which is most of
     the work with images, acting keeps them and saves that pass.
 
+    A learner whose weights may be newer than those that acted can find neither the behaviour's
+    log-probabilities nor what its memories held: acting then keeps the former, and runs all of a
+    network that has a memory.
+
     Args:
         model: gives the distribution's parameters and a value.
         distribution: of the actions.
         normalizer: of observations, or None.
         precision: "bf16" runs the network in autocast; what it gives is float32 all the same.
+        behaviour: whether the learner's weights may be newer.
     """
 
     def __init__(
@@ -67,6 +78,7 @@ class PolicyGradientAgent(nn.Module):
         distribution: Distribution,
         normalizer: ObservationNormalizer | None = None,
         precision: str = "float32",
+        behaviour: bool = False,
     ) -> None:
         super().__init__()
         self.model: Any = model
@@ -74,7 +86,12 @@ class PolicyGradientAgent(nn.Module):
         self.normalizer = normalizer
         self.precision = precision
         self.uniforms, self.normals = distribution.uniforms, distribution.normals
-        self.keeps = bool(getattr(model, "shares_trunk", False))
+        shares_trunk = bool(getattr(model, "shares_trunk", False))
+        self.behaviour = behaviour
+        self.keeps = shares_trunk and not behaviour
+        # Of what `join` completes no learner of newer weights knows what it was when acting.
+        parted = behaviour and not shares_trunk and hasattr(model, "join")
+        self._whole = self.keeps or (parted and bool(tree_leaves(model.initial_state(1))))
         self.device = torch.device("cpu")
         self._plain = normalizer is None  # what is read is given as it is: on the CPU, too
         # Found without nn.Module.__getattr__, which is 4 % of sampling CartPole; so are 3 % below,
@@ -84,6 +101,8 @@ class PolicyGradientAgent(nn.Module):
     def example_kept(self) -> Any:
         """What a row keeps beside the action, without leading dimensions."""
         zero = np.zeros((), np.float32)
+        if self.behaviour:
+            return Behaviour(zero)
         return Kept(zero, zero) if self.keeps else ()
 
     def to_device(self, device: torch.device) -> None:
@@ -102,8 +121,12 @@ class PolicyGradientAgent(nn.Module):
         """Who acts in evaluations: this agent, given noise if they are stochastic, else none."""
         return self
 
-    def draws(self, noise: np.ndarray) -> Sequence[Tensor]:
-        """What `act` takes at each row of a window, of noise [T, B, uniforms + normals]."""
+    def draws(self, noise: np.ndarray, columns: slice | None = None) -> Sequence[Tensor]:
+        """What `act` takes at each row of a window, of noise [T, B, uniforms + normals].
+
+        Args:
+            columns: whose noise it is; of no matter, all environments are answered alike.
+        """
         return torch.from_numpy(noise).to(self.device).unbind()
 
     def act(self, inputs: Inputs, state: Any, draw: Tensor | None) -> tuple[Any, Any, Any]:
@@ -115,16 +138,21 @@ class PolicyGradientAgent(nn.Module):
             draw: [B, uniforms + normals] of `draws`; None takes the most likely action.
 
         Returns:
-            action [B, ...], what to keep beside it (`Kept` or nothing), the state fed next.
+            action [B, ...], what to keep beside it (`Kept`, `Behaviour` or nothing), the state fed
+            next.
         """
         inputs = self.read(inputs)
-        if not self.keeps or draw is None:
+        value: Any = None
+        if self._whole and draw is not None:
+            parameters, value, state = self._run(self.model, inputs, state)
+        else:
             parameters, state = self._run(self.model.policy, inputs, state)
-            return self.distribution.sample(self._masked(parameters, inputs), draw), (), state
-        parameters, value, state = self._run(self.model, inputs, state)
         parameters = self._masked(parameters, inputs)
         action = self.distribution.sample(parameters, draw)
-        return action, Kept(self.distribution.log_prob(parameters, action), value), state
+        if draw is None or not (self.keeps or self.behaviour):
+            return action, (), state
+        log_prob = self.distribution.log_prob(parameters, action)
+        return action, Behaviour(log_prob) if self.behaviour else Kept(log_prob, value), state
 
     def join(self, acted: Any, learned: Any) -> Any:
         """The state as acting left it, with the parts that only learning finds (a critic's)."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import A2COptions
+from rlpyt.algos.outcomes import observe
 from rlpyt.algos.windows import Sample, WindowReader, fold
 from rlpyt.arrays import tree_map
 from rlpyt.functional import explained_variance, live_mean, live_means, normalize, value_loss
@@ -70,7 +71,7 @@ class A2C:
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
         means = self.learner.step(self.loss, lr, chunks, states)
-        self.reader.observe(window)
+        observe(self.agent, window)
         names = ("loss/gradient_norm", *self.metrics)
         seen = dict(zip(names, means.unbind(), strict=True))
         return {**seen, "loss/explained_variance": explained, "loss/lr": torch.tensor(lr)}
@@ -98,8 +99,8 @@ class A2C:
         return live_mean(total, live), means
 
     def state(self) -> dict[str, Any]:
-        return {"learner": self.learner.state(), "reader": self.reader.state()}
+        return {"learner": self.learner.state(), "reader": self.reader.outcomes.state()}
 
     def load(self, state: dict[str, Any]) -> None:
         self.learner.load(state["learner"])
-        self.reader.load(state["reader"])
+        self.reader.outcomes.load(state["reader"])

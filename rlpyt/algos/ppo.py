@@ -11,7 +11,8 @@ from torch import Tensor
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import PPOOptions
-from rlpyt.algos.windows import Sample, WindowReader, fold, shuffled
+from rlpyt.algos.outcomes import observe
+from rlpyt.algos.windows import Sample, WindowReader, fold, minibatches
 from rlpyt.arrays import tree_map
 from rlpyt.functional import (
     approximate_kl,
@@ -77,21 +78,17 @@ class PPO:
         explained = explained_variance(sample.value, sample.target, sample.live)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
-        minibatches = options.minibatches(window.num_envs)
+        count = options.minibatches(window.num_envs)
         seen: list[Tensor] = []
         for epoch in range(options.update_epochs):
             if epoch and options.recompute_advantages:
                 sample = self.reader.renew(sample, window)
                 chunks = fold(sample, window.sample_length)
-            order = shuffled(chunks.live, self.generator)
-            for j in range(minibatches):
-                index = order[j::minibatches]
-                part = tree_map(lambda x, i=index: x.index_select(1, i), chunks)
-                state = tree_map(lambda x, i=index: x.index_select(0, i), states)
+            for part, state in minibatches(chunks, states, count, self.generator):
                 seen.append(self.learner.step(self.loss, lr, part, state))
-            if options.target_kl and self._mean(seen[-minibatches:])["loss/kl"] > options.target_kl:
+            if options.target_kl and self._mean(seen[-count:])["loss/kl"] > options.target_kl:
                 break
-        self.reader.observe(window)
+        observe(self.agent, window)
         return {
             **self._mean(seen),
             "loss/explained_variance": explained,
@@ -130,13 +127,13 @@ class PPO:
     def state(self) -> dict[str, Any]:
         return {
             "learner": self.learner.state(),
-            "reader": self.reader.state(),
+            "reader": self.reader.outcomes.state(),
             "generator": self.generator.get_state(),
         }
 
     def load(self, state: dict[str, Any]) -> None:
         self.learner.load(state["learner"])
-        self.reader.load(state["reader"])
+        self.reader.outcomes.load(state["reader"])
         self.generator.set_state(state["generator"])
 
     def _mean(self, seen: list[Tensor]) -> dict[str, Tensor]:

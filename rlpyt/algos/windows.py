@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from rlpyt.agents.normalizers import RewardScale
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
-from rlpyt.algos.options import PolicyGradientOptions
+from rlpyt.algos.options import A2COptions, PPOOptions
+from rlpyt.algos.outcomes import OutcomeReader
 from rlpyt.arrays import NamedArrayTuple, tree_map
 from rlpyt.functional import gae
 from rlpyt.rows import Inputs, Window
 from rlpyt.storage import to_device
+
+T = TypeVar("T")
 
 
 class Sample(NamedArrayTuple):
@@ -29,7 +32,7 @@ class Sample(NamedArrayTuple):
 
 
 class WindowReader:
-    """Turns each window into a Sample, and keeps the running statistics that this needs.
+    """Turns each window that the present weights collected into a Sample.
 
     Args:
         agent: assesses the rows.
@@ -38,12 +41,10 @@ class WindowReader:
     """
 
     def __init__(
-        self, agent: PolicyGradientAgent, options: PolicyGradientOptions, num_envs: int
+        self, agent: PolicyGradientAgent, options: PPOOptions | A2COptions, num_envs: int
     ) -> None:
         self.agent, self.options = agent, options
-        self.reward_scale = (
-            RewardScale(num_envs, options.gamma) if options.normalize_reward else None
-        )
+        self.outcomes = OutcomeReader(options, num_envs)
 
     @torch.no_grad()
     def sample(self, window: Window) -> Sample:
@@ -52,9 +53,7 @@ class WindowReader:
         Also writes what only the learner knows of recurrent states (the critic's) into the
         window: at the kept rows and at the boundary row.
         """
-        if self.reward_scale is not None:
-            reward = self._clipped(window.tensors.reward[1:])
-            self.reward_scale.update(reward.numpy(), window.rows.first[1:])
+        self.outcomes.merge(window)
         device = self.agent.device
         inputs = self.agent.read(window.inputs())
         action = to_device(window.tensors.action[:-1], device)
@@ -72,7 +71,7 @@ class WindowReader:
             target=advantage + value[:-1],
             live=to_device(~window.tensors.last[:-1], device),
         )
-        return _silence_dead_rows(sample)
+        return silence(sample, ~sample.live)
 
     @torch.no_grad()
     def renew(self, sample: Sample, window: Window) -> Sample:
@@ -82,20 +81,7 @@ class WindowReader:
         advantage = self._advantage(window, value)
         target = advantage + value[:-1]
         sample = sample.replace(value=value[:-1], advantage=advantage, target=target)
-        return _silence_dead_rows(sample)
-
-    def observe(self, window: Window) -> None:
-        """Merge the window's observations into the normalizer, after the update."""
-        if self.agent.normalizer is not None:
-            observation = to_device(window.inputs().observation, self.agent.device)
-            self.agent.normalizer.update(tree_map(lambda x: x[:-1], observation))
-
-    def state(self) -> dict[str, Any]:
-        return {} if self.reward_scale is None else dict(self.reward_scale.state_dict())
-
-    def load(self, state: dict[str, Any]) -> None:
-        if self.reward_scale is not None:
-            self.reward_scale.load_state_dict(state)
+        return silence(sample, ~sample.live)
 
     def _kept(self, window: Window, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """log_prob [T, B] and value [T+1, B] as acting kept them, and the boundary row's value."""
@@ -131,27 +117,36 @@ class WindowReader:
         return torch.cat(values), torch.cat(log_probs), states
 
     def _advantage(self, window: Window, value: Tensor) -> Tensor:
-        rows, options = window.tensors, self.options
-        reward = self._clipped(rows.reward)
-        if self.reward_scale is not None:
-            reward = self.reward_scale(reward)
-        discount = options.gamma * ~rows.terminated
-        device = value.device
-        reward, discount, last = to_device((reward, discount, rows.last), device)
-        return gae(reward, discount, last, value, options.gae_lambda)
-
-    def _clipped(self, reward: Tensor) -> Tensor:
-        return reward.sign() if self.options.reward_clip == "sign" else reward
+        outcomes = self.outcomes.read(window, value.device)
+        return gae(*outcomes, value, self.options.gae_lambda)
 
 
-def fold(sample: Sample, length: int) -> Sample:
+def fold(rows: T, length: int) -> T:
     """Chunks of `length` rows: [T, B, ...] to [L, N, ...], N = T // L * B, chunk by chunk."""
 
     def chunk(x: Tensor) -> Tensor:
         chunks = x.unflatten(0, (-1, length)).transpose(0, 1)  # [L, C, B, ...]
         return chunks.flatten(1, 2)
 
-    return tree_map(chunk, sample)
+    return tree_map(chunk, rows)
+
+
+def minibatches(
+    chunks: Sample, states: Any, count: int, generator: torch.Generator
+) -> Iterator[tuple[Sample, Any]]:
+    """Each chunk once, in `count` minibatches of nearly equal size and number of live rows.
+
+    Args:
+        chunks: [L, N, ...].
+        states: [N, ...] as fed at the chunks' first rows.
+    """
+    order = shuffled(chunks.live, generator)
+    for j in range(count):
+        index = order[j::count]
+        yield (
+            tree_map(lambda x, i=index: x.index_select(1, i), chunks),
+            tree_map(lambda x, i=index: x.index_select(0, i), states),
+        )
 
 
 def shuffled(live: Tensor, generator: torch.Generator) -> Tensor:
@@ -166,13 +161,17 @@ def shuffled(live: Tensor, generator: torch.Generator) -> Tensor:
     return torch.argsort(uniform + (~live).sum(0))
 
 
-def _silence_dead_rows(sample: Sample) -> Sample:
-    """Zeros for numbers on dead rows: losses leave them out, but 0 times a NaN's slope is NaN."""
-    live = sample.live
+def silence(rows: T, quiet: Tensor) -> T:
+    """Zeros for numbers where nothing reads them: 0 times the slope of a NaN is NaN.
 
-    def silence(x: Tensor) -> Tensor:
+    Args:
+        rows: [T, B, ...].
+        quiet: [T, B] bool.
+    """
+
+    def zeroed(x: Tensor) -> Tensor:
         if not x.is_floating_point():
             return x
-        return torch.where(live.view(*live.shape, *[1] * (x.dim() - 2)), x, 0.0)
+        return torch.where(quiet.view(*quiet.shape, *[1] * (x.dim() - 2)), 0.0, x)
 
-    return tree_map(silence, sample)
+    return tree_map(zeroed, rows)

@@ -165,7 +165,7 @@ def test_evaluation_reads_by_the_training_statistics_and_leaves_them():
     )
     collected(parts, 3)
     before = {k: v.clone() for k, v in parts.agent.state_dict().items()}
-    scale = parts.algorithm.reader.reward_scale
+    scale = parts.algorithm.reader.outcomes.reward_scale
     kept = copy.deepcopy(scale.state_dict())
     read = []
     normalizer = parts.agent.normalizer
@@ -240,6 +240,6 @@ def test_the_scale_of_a_run_is_that_of_its_stream():
         firsts.append(rows.first[1:].copy())
         parts.algorithm.update(parts.sampler.window, 21 * w)
     exact = returns_of(np.concatenate(rewards).astype(np.float64), np.concatenate(firsts), 0.99)
-    count, mean, squares = parts.algorithm.reader.reward_scale.moments.tolist()
+    count, mean, squares = parts.algorithm.reader.outcomes.reward_scale.moments.tolist()
     assert count == len(exact)
     np.testing.assert_allclose((mean, squares / count), (exact.mean(), exact.var()), rtol=1e-9)

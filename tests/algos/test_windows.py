@@ -220,7 +220,7 @@ def test_reward_statistics_are_merged_before_the_update_observation_statistics_a
     loss = parts.algorithm.loss
 
     def spy(*args):
-        scale, normalizer = parts.algorithm.reader.reward_scale, parts.agent.normalizer
+        scale, normalizer = parts.algorithm.reader.outcomes.reward_scale, parts.agent.normalizer
         seen.append((float(scale.moments[0]), int(normalizer.count)))
         return loss(*args)
 

@@ -1,6 +1,9 @@
 """Options of the algorithms. Nothing here imports torch: the command line's help reads it."""
 
 from rlpyt.algos.options.policy_gradient import A2COptions as A2COptions
+from rlpyt.algos.options.policy_gradient import APPOOptions as APPOOptions
+from rlpyt.algos.options.policy_gradient import ClippedOptions as ClippedOptions
+from rlpyt.algos.options.policy_gradient import IMPALAOptions as IMPALAOptions
 from rlpyt.algos.options.policy_gradient import PolicyGradientOptions as PolicyGradientOptions
 from rlpyt.algos.options.policy_gradient import PPOOptions as PPOOptions
 from rlpyt.algos.options.q_learning import DQNOptions as DQNOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import arg
 
@@ -12,16 +12,16 @@ from rlpyt.schedules import Schedule
 
 @dataclass(frozen=True)
 class PolicyGradientOptions:
-    """What A2C and PPO have in common."""
+    """What all policy gradients have in common."""
+
+    asynchronous_rows: ClassVar[Literal["window"] | None] = None
+    """What holds rows of older weights that it can learn from: windows, or none does."""
 
     horizon: Annotated[int, arg(name="num-steps", aliases=["--horizon"])] = 128
     """Rows per environment that are collected before each update, T."""
 
     gamma: float = 0.99
     """Discount per environment step."""
-
-    gae_lambda: float = 0.95
-    """Generalized advantage estimation: 0 is one-step TD, 1 is Monte Carlo."""
 
     lr: Annotated[float, arg(name="learning-rate", aliases=["--lr"])] = 3e-4
     """Learning rate at the start."""
@@ -58,8 +58,8 @@ class PolicyGradientOptions:
 
 
 @dataclass(frozen=True)
-class PPOOptions(PolicyGradientOptions):
-    """Proximal policy optimization (Schulman et al., 2017)."""
+class ClippedOptions(PolicyGradientOptions):
+    """What PPO and APPO have in common: epochs of minibatches of a clipped objective."""
 
     update_epochs: Annotated[int, arg(name="n-epochs", aliases=["--update-epochs"])] = 4
     """Passes over each window."""
@@ -88,6 +88,30 @@ class PPOOptions(PolicyGradientOptions):
 
 
 @dataclass(frozen=True)
+class PPOOptions(ClippedOptions):
+    """Proximal policy optimization (Schulman et al., 2017)."""
+
+    gae_lambda: float = 0.95
+    """Generalized advantage estimation: 0 is one-step TD, 1 is Monte Carlo."""
+
+
+@dataclass(frozen=True)
+class APPOOptions(ClippedOptions):
+    """PPO from rows of older weights, corrected by V-trace (Petrenko et al., 2020)."""
+
+    asynchronous_rows: ClassVar[Literal["window"] | None] = "window"
+
+    vtrace_lambda: float = 0.95
+    """Multiplies V-trace's traces: of rows by the present policy its targets are λ-returns."""
+
+    rho_clip: float = 1.0
+    """V-trace's rho-bar: the ratio of new to acting probability is at most this in an error."""
+
+    c_clip: float = 1.0
+    """V-trace's c-bar: the ratio is at most this in a trace; no greater than rho_clip."""
+
+
+@dataclass(frozen=True)
 class A2COptions(PolicyGradientOptions):
     """Advantage actor-critic, synchronous (Mnih et al., 2016)."""
 
@@ -105,3 +129,37 @@ class A2COptions(PolicyGradientOptions):
 
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     """RMSprop with epsilon inside the root (as in TensorFlow), or Adam."""
+
+
+@dataclass(frozen=True)
+class IMPALAOptions(PolicyGradientOptions):
+    """Actor-critic from rows of older weights, corrected by V-trace (Espeholt et al., 2018)."""
+
+    asynchronous_rows: ClassVar[Literal["window"] | None] = "window"
+
+    horizon: Annotated[int, arg(name="num-steps", aliases=["--horizon"])] = 20
+    """Rows per environment that are collected before each update, T."""
+
+    lr: Annotated[float, arg(name="learning-rate", aliases=["--lr"])] = 6e-4
+    """Learning rate at the start."""
+
+    value_coef: float = 0.25
+    """Weight of the value loss, the mean squared error (the paper weighs half of it by 0.5)."""
+
+    entropy_coef: float = 0.01
+    """Weight of the entropy bonus."""
+
+    normalize_advantage: bool = False
+    """Subtract the mean of the advantages and divide by their standard deviation."""
+
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    """RMSprop with epsilon beside the root (as in PyTorch), or Adam."""
+
+    vtrace_lambda: float = 1.0
+    """Multiplies V-trace's traces: of rows by the present policy its targets are λ-returns."""
+
+    rho_clip: float = 1.0
+    """V-trace's rho-bar: the ratio of new to acting probability is at most this in an error."""
+
+    c_clip: float = 1.0
+    """V-trace's c-bar: the ratio is at most this in a trace; no greater than rho_clip."""

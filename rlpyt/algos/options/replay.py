@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import arg
 
@@ -13,6 +13,9 @@ from rlpyt.schedules import Schedule
 @dataclass(frozen=True)
 class ReplayOptions:
     """What the algorithms that learn from a replay have in common."""
+
+    asynchronous_rows: ClassVar[Literal["replay"]] = "replay"
+    """What holds rows of older weights that it can learn from."""
 
     horizon: Annotated[int, arg(name="num-steps", aliases=["--horizon"])] = 4
     """Rows per environment that are collected between looks at the replay, T."""
