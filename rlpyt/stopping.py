@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
 NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_asked_at: float | None = None
+
+
+def asked_at() -> float | None:
+    """When (`time.monotonic`) the run was asked to stop; None: it was not, or it has ended."""
+    return _asked_at
 
 
 class StopSignal:
@@ -28,6 +35,8 @@ class StopSignal:
         return self
 
     def __exit__(self, *error: object) -> None:
+        global _asked_at
+        _asked_at = None
         for number, handler in self._previous.items():
             # None: it was not Python that installed the handler, and it cannot be put back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -36,4 +45,6 @@ class StopSignal:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.name:
             os._exit(130 if number == signal.SIGINT else 143)
+        global _asked_at
+        _asked_at = time.monotonic()
         self.name = NAMES[signal.Signals(number)]

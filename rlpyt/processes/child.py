@@ -1,0 +1,172 @@
+"""What a child process does first and last, and what it has to work with."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+from rlpyt.descriptors import Descriptor
+from rlpyt.errors import StopAsked, WorkerError
+from rlpyt.processes import ending, stacks, wait
+from rlpyt.processes.bell import Bell
+from rlpyt.processes.box import Box
+from rlpyt.processes.control import Control
+from rlpyt.processes.heart import Heart
+from rlpyt.processes.parcel import Parcel
+
+if TYPE_CHECKING:
+    from rlpyt.processes.start import Child
+
+HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""Blocked while a process starts, so that none can end it before it says what it does with them."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What a child needs before it imports anything of its target."""
+
+    name: str
+    box: Box
+    bell: Bell  # of this child
+    main_bell: Bell
+    main: Descriptor | None  # readable when the main process ends; None where there is no such
+    folder: Path | None  # of stacks
+    environ: dict[str, str]
+
+
+@final
+class Context:
+    """A child's own end of what it shares with the process that started it.
+
+    Attributes:
+        name: as it was started.
+        bell: rung by who asks this process for something, and when it is asked to stop.
+        main_bell: rings in the main process.
+        heart: beats before each call that may hang.
+        control: a pipe to the main process for what is not a row.
+    """
+
+    def __init__(self, birth: Birth, main: int, control: Descriptor) -> None:
+        self.name, self.bell, self.main_bell = birth.name, birth.bell, birth.main_bell
+        self.heart: Heart = birth.box.heart
+        self.control = Control(control, "the main process", self.look)
+        self._box, self._main = birth.box, main
+
+    @property
+    def stop_asked(self) -> bool:
+        return self._box.stop_asked
+
+    def look(self) -> None:
+        """Raise StopAsked if the main process asks for an end."""
+        if self._box.stop_asked:
+            raise StopAsked(f"{self.name} was asked to stop")
+
+    def waiting(
+        self,
+        what: str,
+        *,
+        bell: Bell | None = None,
+        children: Iterable[Child] = (),
+        watch: Callable[[], object] | None = None,
+        every: float = wait.LOOK,
+    ) -> wait.Waiting:
+        """A wait that ends by StopAsked, and by WorkerError if one of other children is at fault.
+
+        Args:
+            what: for messages and stacks.
+            bell: this process's own where none is given.
+            children: that this one drives and may watch.
+            watch: called besides; raises if waiting is idle.
+            every: seconds between looks at the latest.
+        """
+        children = tuple(children)
+
+        def look() -> None:
+            self.look()
+            for child in children:
+                child.look()
+            if watch is not None:
+                watch()
+
+        sentinels = [self._main, *(child.sentinel for child in children)]
+        bell = bell or self.bell
+        return wait.Waiting(bell, what, look, sentinels=sentinels, every=every, watch_rings=True)
+
+
+def run(first: Parcel, rest: Parcel) -> NoReturn:
+    """The whole life of a child."""
+    code = 1
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        ending.lead_group()
+        birth: Birth = first.unpack()
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        main = birth.main.fileno() if birth.main else parent.sentinel
+        ending.end_with(main, parent.sentinel)
+        _leave_fork_server()
+        stacks.keep_stacks(birth.folder, birth.name)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
+        wait.waits = birth.box.waits
+        os.environ.clear()
+        os.environ.update(birth.environ)
+        code = _work(birth, main, rest)
+    finally:
+        os._exit(code)
+
+
+def _work(birth: Birth, main: int, rest: Parcel) -> int:
+    box = birth.box
+    try:
+        target, args, control = rest.unpack()
+        target(Context(birth, main, control), *args)
+        box.finish()
+        return 0
+    except StopAsked:
+        box.finish()
+        return 0
+    except BaseException as error:  # whatever it is: what follows is the end of the process
+        box.fail(_text(error), secondary=isinstance(error, WorkerError))
+        return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        birth.main_bell.ring()
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # an exception whose own text cannot be made
+        return f"{type(error).__name__} (it has no text)\n" + "".join(
+            traceback.format_tb(error.__traceback__)
+        )
+
+
+def _leave_fork_server() -> None:
+    """Let the fork server end with the main process, whose death it then passes on.
+
+    Every child holds the write end of the pipe whose closing ends the server.
+    """
+    server = forkserver._forkserver  # type: ignore[attr-defined]
+    if server._inherited_fds is None:
+        return
+    alive, server._forkserver_alive_fd = server._forkserver_alive_fd, None
+    if alive is not None:
+        os.close(alive)
+    tracker: Any = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    for number in (*server._inherited_fds, tracker._fd):
+        with suppress(OSError, TypeError):  # unpacked and closed already; none
+            os.set_inheritable(number, False)
+    ending.end_with_parent()

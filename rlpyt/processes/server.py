@@ -1,0 +1,100 @@
+"""How a process comes about: what it inherits, and what it must not."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.process import BaseProcess
+from typing import Any, Literal
+
+from rlpyt.processes import child
+from rlpyt.processes.parcel import Parcel
+
+StartMethod = Literal["forkserver", "spawn", "fork"]
+METHODS = tuple(multiprocessing.get_all_start_methods())
+DEFAULT: StartMethod = "forkserver" if "forkserver" in METHODS else "spawn"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_starting = threading.Lock()
+
+
+def start(
+    method: StartMethod, name: str, first: Parcel, rest: Parcel, preload: Sequence[str]
+) -> BaseProcess:
+    """Start a process that runs `child.run`; see there.
+
+    Args:
+        preload: modules that a fork server imports once for all; without effect when it runs.
+    """
+    context: Any = multiprocessing.get_context(method)
+    if method == "fork":
+        first, rest = first.pack_for_fork(), rest.pack_for_fork()
+    process: BaseProcess = context.Process(target=child.run, args=(first, rest), name=name)
+    with _starting, _hidden_main(), _one_thread():
+        if method != "fork":
+            resource_tracker.ensure_running()  # it unblocks signals: before they are held back
+        with _signals_held_back():
+            if method == "forkserver":
+                _prepare_server(preload)
+            process.start()
+    return process
+
+
+def environ() -> dict[str, str]:
+    """The environment of a child: this process's, with one thread for each library."""
+    return {**os.environ, **dict.fromkeys(THREADS, "1")}
+
+
+def _prepare_server(preload: Sequence[str]) -> None:
+    server = forkserver._forkserver  # type: ignore[attr-defined]
+    before = server._preload_modules
+    server.set_forkserver_preload(list(preload))  # by default it would import the user's script
+    try:
+        server.ensure_running()
+    finally:
+        server._preload_modules = before
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """What is started begins with these signals blocked; here they arrive a moment later.
+
+    Ignoring them for that moment would lose a Ctrl-C.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, child.HELD_BACK)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Let children not import the user's script: it needs no guard, and may be a notebook."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Libraries read these when they are imported, in a fork server or first thing in a child."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

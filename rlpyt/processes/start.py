@@ -1,0 +1,374 @@
+"""The children of a run: started, watched and ended by the one process that owns them."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.util  # noqa: F401  # what it registers to happen at exit comes after ours
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Self, final
+from weakref import WeakSet
+
+from rlpyt.descriptors import Descriptor
+from rlpyt.errors import WorkerError
+from rlpyt.processes import control, ending, server, stacks, wait
+from rlpyt.processes.bell import Bell
+from rlpyt.processes.box import Box
+from rlpyt.processes.child import Birth
+from rlpyt.processes.control import Control
+from rlpyt.processes.parcel import Parcel
+from rlpyt.storage import Memory
+
+_SHUTDOWN = 10.0  # seconds for all children together to leave by themselves
+_REAP = 5.0  # seconds for the system to take a killed process away
+
+
+@final
+class Child:
+    """Another process, as seen by the one that started it, or by one that was given it.
+
+    Handed to a third process it can be watched, asked and blamed there, but not ended.
+
+    Attributes:
+        name, pid, columns: as started; columns are those of the environments that it steps.
+        sentinel: descriptor that becomes readable when the process ends.
+        bell: wakes it.
+        heart: its last beat.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pid: int,
+        columns: tuple[int, ...],
+        ends: Descriptor,
+        bell: Bell,
+        box: Box,
+        pipe: Descriptor,
+        process: BaseProcess | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.name, self.pid, self.columns = name, pid, columns
+        self.bell, self.box, self.heart = bell, box, box.heart
+        self.control = Control(pipe, name, self.look)
+        self._ends, self._pipe, self._process, self._folder = ends, pipe, process, folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kept = self.name, self.pid, self.columns, self._ends, self.bell, self.box, self._pipe
+        return Child, kept
+
+    @property
+    def sentinel(self) -> int:
+        return self._ends.fileno()
+
+    def alive(self) -> bool:
+        return not self._ends.closed and not ending.ready([self.sentinel])
+
+    def ended(self) -> str | None:
+        """None while it lives, or how it ended: "was killed by SIGKILL (-9; out of memory?)"."""
+        if self.alive():
+            return None
+        if self.box.finished:
+            return "has finished"
+        if self._process is None:
+            return "has ended"
+        return ending.how(self._code)
+
+    def failure(self) -> str | None:
+        """The traceback that it left, as text."""
+        return self.box.text
+
+    def look(self) -> None:
+        """Raise WorkerError if it failed, is blamed, or ended without having finished."""
+        if self.box.troubled or not self.alive():
+            error = self.error()
+            if error is not None:
+                raise error
+
+    def error(self) -> WorkerError | None:
+        """What is wrong with it; None if nothing is."""
+        text, blamed, doing = self.failure(), self.box.blamed, str(self.heart)
+        if text is not None:
+            lines = text.strip().splitlines() or [""]
+            how = f"failed: {lines[-1].strip()}"
+        elif blamed is not None:
+            return self._error(blamed, self._written())
+        else:
+            ended = self.ended()
+            if ended is None or self.box.finished:
+                return None
+            how, text = ended, self._written()
+        return self._error(f"{how} ({doing})" if doing else how, text)
+
+    def blame(self, how: str) -> WorkerError:
+        """Say what is wrong with it to the process that can end it; returned to be raised."""
+        self.box.blame(how)
+        return self._error(how, "")
+
+    def kill(self) -> None:
+        """End it with everything that it started; bounded, and harmless when repeated."""
+        process = self._process
+        if process is None:
+            raise RuntimeError(f"only the process that started {self.name} can end it")
+        if self._ends.closed:
+            return
+        if self.alive():
+            with suppress(ProcessLookupError, AttributeError, OSError):
+                signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                process.kill()
+        ending.kill_group(self.pid)
+        process.join(_REAP)
+
+    def close(self) -> None:
+        """Kill it if it lives and give back what was held for it."""
+        self.kill()
+        if self._ends.closed or self._process is None:
+            return
+        for part in (self._ends, self._pipe, self.bell, self.box.memory):
+            part.close()
+        with suppress(ValueError):  # the system has not let it go in time
+            self._process.close()
+
+    @property
+    def _code(self) -> int | None:
+        process = self._process
+        assert process is not None
+        with suppress(ValueError):  # closed
+            process.join(_REAP)
+            return process.exitcode
+        return None
+
+    def _error(self, how: str, text: str) -> WorkerError:
+        return WorkerError(self.name, how, self.columns, self.pid, text)
+
+    def _written(self) -> str:
+        return stacks.written_by(self._folder, self.name, self.pid) if self._folder else ""
+
+
+@final
+class Processes:
+    """Children of this process, which leave nothing behind when they are closed, or it ends.
+
+    Args:
+        folder: of the run; stacks are written to files in its folder `stacks`.
+        start_method: how they start; the default forks from a small server.
+        preload: modules that the fork server imports once for all; the first use decides.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        start_method: server.StartMethod = server.DEFAULT,
+        preload: Sequence[str] = (),
+    ) -> None:
+        self.bell = Bell()  # rung by all children
+        self._stacks = folder / "stacks" if folder else None
+        self._method: server.StartMethod = start_method
+        self._preload = ("rlpyt.processes.child", *preload)
+        self._children: list[Child] = []
+        self._main = Descriptor(os.pidfd_open(os.getpid())) if hasattr(os, "pidfd_open") else None
+        self._owner = os.getpid()
+        _all.add(self)
+        atexit.unregister(_kill_all)
+        atexit.register(_kill_all)  # the last registered, the first to run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        return tuple(self._children)
+
+    def start(
+        self,
+        name: str,
+        target: Callable[..., object],
+        *args: object,
+        columns: Sequence[int] = (),
+    ) -> Child:
+        """Start a child that calls `target(context, *args)`; see `child.Context`.
+
+        Args:
+            name: "worker 1"; for messages, and the file of its stacks.
+            target: a function of a module in the package.
+            args: whatever can be pickled, functions of the user's script too; memory, bells and
+                other children are handed over.
+            columns: of the environments that it will step.
+        """
+        memory, bell = Memory(), Bell()
+        box = Box(memory)
+        ours, theirs = control.pair()
+        birth = Birth(name, box, bell, self.bell, self._main, self._stacks, server.environ())
+        rest = Parcel((target, args, theirs))
+        process = server.start(self._method, name, Parcel(birth), rest, self._preload)
+        theirs.close()
+        pid = process.pid
+        assert pid is not None
+        ends, columns = _ends_of(process), tuple(columns)
+        child = Child(name, pid, columns, ends, bell, box, ours, process, self._stacks)
+        self._children.append(child)
+        return child
+
+    def control(self, child: Child) -> Control:
+        """The pipe to a child for what is not a row."""
+        return child.control
+
+    def look(self) -> None:
+        """Raise WorkerError for the first child that failed or ended: the cause of the others.
+
+        Cheap: a few loads and one call into the system.
+        """
+        children = self._children
+        ended = ending.ready([child.sentinel for child in children])
+        if not ended and not any(child.box.troubled for child in children):
+            return
+        errors = [(child, error) for child in children if (error := child.error())]
+        if not errors:
+            return
+        child, error = min(errors, key=lambda pair: _rank(pair[0]))
+        if child.box.blamed and child.alive():
+            self.dump_stacks()
+            child.kill()
+            error = child.error() or error
+        raise error
+
+    def overdue(self, child: Child, seconds: float) -> WorkerError:
+        """Dump all stacks and kill a child that did nothing for `seconds`; the error to raise."""
+        doing = str(child.heart) or "between calls"
+        how = f"did not answer for {seconds:g} s ({doing}) and was killed"
+        if stacks.is_stopped(child.pid):
+            how += "; it had been stopped (SIGSTOP)"
+        self.dump_stacks()
+        error = child.blame(how)
+        child.kill()
+        return child.error() or error
+
+    def waiting(
+        self,
+        what: str,
+        *,
+        bell: Bell | None = None,
+        children: Iterable[Child] | None = None,
+        watch: Callable[[], object] | None = None,
+        every: float = wait.LOOK,
+    ) -> wait.Waiting:
+        """A wait that ends by WorkerError if a child is at fault.
+
+        Args:
+            what: for messages and stacks.
+            bell: that of this object where none is given.
+            children: whose end wakes; all there are now where none are given.
+            watch: in place of `look`; raises if waiting is idle.
+            every: seconds between looks at the latest.
+        """
+        children = self._children if children is None else children
+        sentinels = [child.sentinel for child in children]
+        watch = watch or self.look
+        return wait.Waiting(bell or self.bell, what, watch, sentinels=sentinels, every=every)
+
+    def dump_stacks(self) -> None:
+        """Let all children write their stacks; bounded, also where one is stopped."""
+        alive = [child for child in self._children if child.alive()]
+        sizes = {child: _size(child, self._stacks) for child in alive}
+        for child in alive:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGUSR1)
+        lines = [f"the main process (pid {os.getpid()}) {wait.waits}"]
+        for child in self._children:
+            state = " is stopped (SIGSTOP) and" if stacks.is_stopped(child.pid) else ""
+            lines.append(f"{child.name} (pid {child.pid}){state} {child.box.waits}")
+        if self._stacks is None:
+            print(*lines, sep="\n", file=sys.stderr, flush=True)
+            return
+        with open(self._stacks / "waits.txt", "a") as file:
+            print(time.strftime("%Y-%m-%d %H:%M:%S"), *lines, sep="\n", file=file)
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline and any(
+            _size(child, self._stacks) == size and not stacks.is_stopped(child.pid)
+            for child, size in sizes.items()
+        ):
+            time.sleep(0.005)
+
+    def forget(self, child: Child) -> None:
+        """Close one child, which is looked at no more."""
+        child.close()
+        self._children.remove(child)
+
+    def stop(self, seconds: float = _SHUTDOWN) -> list[WorkerError]:
+        """Ask all children to end, and kill those that do not; returns what went wrong then."""
+        for child in self._children:
+            child.box.ask_to_stop()
+            with suppress(ValueError):  # closed
+                child.bell.ring()
+        deadline = time.monotonic() + seconds
+        waiting = [child for child in self._children if child.alive()]
+        while waiting and time.monotonic() < deadline:
+            left = min(1.0, deadline - time.monotonic())
+            ending.ready([child.sentinel for child in waiting], max(0.0, left))
+            waiting = [child for child in waiting if child.alive()]
+        for child in waiting:
+            doing = f" ({child.heart})" if str(child.heart) else ""
+            child.blame(f"did not end in {seconds:g} s{doing} and was killed")
+        errors = [error for child in self._children if (error := child.error())]
+        for child in self._children:
+            child.kill()
+        return errors
+
+    def close(self) -> None:
+        """Stop what still runs and give everything back; a second time nothing happens."""
+        self.stop()
+        self._release()
+
+    def kill(self) -> None:
+        """End all children at once."""
+        for child in self._children:
+            child.kill()
+
+    def _release(self) -> None:
+        for child in self._children:
+            child.close()
+        self._children.clear()
+        self.bell.close()
+        if self._main is not None:
+            self._main.close()
+        _all.discard(self)
+
+
+_all: WeakSet[Processes] = WeakSet()
+
+
+def _kill_all() -> None:
+    """At exit: multiprocessing would ask politely, which is ignored, and wait without limit."""
+    for processes in list(_all):
+        if processes._owner == os.getpid():  # not in a fork that somebody made of this process
+            processes.kill()
+
+
+def _ends_of(process: BaseProcess) -> Descriptor:
+    with suppress(AttributeError, OSError):  # no such call; it has ended already
+        return Descriptor(os.pidfd_open(process.pid or 0))
+    return Descriptor(os.dup(process.sentinel))
+
+
+def _rank(child: Child) -> tuple[bool, float]:
+    """Causes before consequences, then the earlier; who was killed could leave no time."""
+    box = child.box
+    return box.secondary, box.failed_at if box.failed else -1.0
+
+
+def _size(child: Child, folder: Path | None) -> int:
+    if folder is None:
+        return 0
+    with suppress(OSError):
+        return stacks.path_of(folder, child.name).stat().st_size
+    return 0
