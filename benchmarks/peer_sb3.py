@@ -1,6 +1,7 @@
 """One measurement of Stable-Baselines3 (and sb3-contrib); prints one JSON object.
 
 usage: peer_sb3.py train|sample TASK [--seconds 15] [--num-envs 8] [--threads 1]
+                   [--vector dummy|subproc]
        peer_sb3.py whole cartpole        a 100k-step run and nothing else, timed from outside
        where TASK is cartpole, pong, recurrent (PPO), dqn-cartpole, dqn-cartpole-zoo, dqn-pong, or
        {ddpg,td3,sac}-halfcheetah
@@ -14,10 +15,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from meter import peak_memory_mb
+from meter import peak_memory_mb, timed, tree_memory_mb
 from stable_baselines3 import DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack
 
 
 class Positions(gym.ObservationWrapper):
@@ -62,6 +63,7 @@ def pong() -> gym.Env:
     import ale_py
 
     gym.register_envs(ale_py)
+    torch.set_num_threads(1)  # of the process that steps it
     env = gym.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
     return gym.wrappers.AtariPreprocessing(env, noop_max=30, grayscale_newaxis=True)
 
@@ -70,7 +72,14 @@ def cartpole() -> gym.Env:
     return gym.make("CartPole-v1")
 
 
-def model(task: str, num_envs: int) -> Any:
+def vector(task: str, num_envs: int, kind: str) -> VecEnv:
+    """Environments side by side; fork, which takes far less memory than each one's own torch."""
+    makes = [pong if task == "pong" else cartpole] * num_envs
+    envs = DummyVecEnv(makes) if kind == "dummy" else SubprocVecEnv(makes, start_method="fork")
+    return VecFrameStack(envs, 4) if task == "pong" else envs
+
+
+def model(task: str, num_envs: int, kind: str = "dummy") -> Any:
     if task in STARTS:
         return dqn(task, num_envs)
     if task in CRITICS:
@@ -86,7 +95,7 @@ def model(task: str, num_envs: int) -> Any:
         )
     common = {"n_steps": 128, "batch_size": 256, "n_epochs": 4, "device": "cpu"}
     if task == "pong":
-        envs = VecFrameStack(DummyVecEnv([pong] * num_envs), 4)
+        envs = vector(task, num_envs, kind)
         return PPO("CnnPolicy", envs, learning_rate=2.5e-4, clip_range=0.1, **common)
     if task == "recurrent":
         from sb3_contrib import RecurrentPPO
@@ -95,7 +104,7 @@ def model(task: str, num_envs: int) -> Any:
         policy = {"net_arch": [64, 64], "lstm_hidden_size": 64}
         return RecurrentPPO("MlpLstmPolicy", envs, policy_kwargs=policy, **common)
     policy = {"net_arch": [64, 64]}
-    return PPO("MlpPolicy", DummyVecEnv([cartpole] * num_envs), policy_kwargs=policy, **common)
+    return PPO("MlpPolicy", vector(task, num_envs, kind), policy_kwargs=policy, **common)
 
 
 def dqn(task: str, num_envs: int) -> Any:
@@ -128,20 +137,19 @@ def dqn(task: str, num_envs: int) -> Any:
     return DQN("MlpPolicy", DummyVecEnv([cartpole] * num_envs), policy_kwargs=policy, **common)
 
 
-def sampling(learner: Any, seconds: float) -> tuple[int, float]:
+def sampling(learner: Any, num_envs: int, seconds: float) -> tuple[int, float]:
     policy, envs = learner.policy, learner.get_env()
-    observation, steps, begun, first = envs.reset(), 0, 0.0, 0
-    while True:
+    observation = envs.reset()
+
+    def step() -> int:
+        nonlocal observation
         for _ in range(16):
             with torch.no_grad():
                 action, _, _ = policy(policy.obs_to_tensor(observation)[0])
             observation, _, _, _ = envs.step(action.numpy())
-        steps += 16 * 8
-        now = time.perf_counter()
-        if not begun and steps >= 2048:
-            begun, first = now, steps
-        elif begun and now - begun > seconds:
-            return steps - first, now - begun
+        return 16 * num_envs
+
+    return timed(step, seconds)
 
 
 def main() -> None:
@@ -152,16 +160,18 @@ def main() -> None:
     parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--starts", type=int, help="env steps before learning, DQN's")
+    parser.add_argument("--vector", choices=["dummy", "subproc"], default="dummy")
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     if a.starts:
         STARTS[a.task] = a.starts
-    learner = model(a.task, a.num_envs)
+    learner = model(a.task, a.num_envs, a.vector)
+    torch.set_num_threads(a.threads)  # making an environment here sets it, too
     if a.what == "whole":
         learner.learn(100_000)
         return
     if a.what == "sample":
-        steps, seconds = sampling(learner, a.seconds)
+        steps, seconds = sampling(learner, a.num_envs, a.seconds)
     else:
         starts = 1100 if a.task in CRITICS else STARTS.get(a.task)
         timed = Timed(a.seconds, starts + 200 if starts else 2 * 128 * a.num_envs)
@@ -171,7 +181,7 @@ def main() -> None:
         json.dumps(
             {
                 "steps_per_second": round(steps / seconds, 1),
-                "memory_mb": peak_memory_mb(),
+                "memory_mb": tree_memory_mb() if a.what == "sample" else peak_memory_mb(),
                 "threads": a.threads,
             }
         )
