@@ -7,7 +7,8 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import context, reduction
+from multiprocessing import reduction
+from multiprocessing.context import get_spawning_popen
 from typing import Any, final
 
 _forking = threading.local()
@@ -41,7 +42,7 @@ class Descriptor:
         number = self.fileno()
         if getattr(_forking, "now", False):
             return _again, (number,)
-        if context.get_spawning_popen() is None:
+        if get_spawning_popen() is None:
             raise TypeError("a descriptor goes to another process only while that is started")
         return _received, (reduction.DupFd(number),)
 

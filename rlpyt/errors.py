@@ -40,20 +40,24 @@ class WorkerError(RuntimeError):
         """One line."""
         parts = [f"pid {self.pid}"] if self.pid else []
         if self.columns:
-            first, last = self.columns[0], self.columns[-1]
-            one = len(self.columns) == 1
-            parts.append(f"environment {first}" if one else f"environments {first} to {last}")
-        return (
-            f"{self.worker} ({', '.join(parts)}) {self.how}"
-            if parts
-            else f"{self.worker} {self.how}"
-        )
+            several = "s" if len(self.columns) > 1 else ""
+            parts.append(f"environment{several} {_ranges(self.columns)}")
+        who = f"{self.worker} ({', '.join(parts)})" if parts else self.worker
+        return f"{who} {self.how}"
 
     def __str__(self) -> str:
         return f"{self.message}\n\n{self.traceback}" if self.traceback else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.worker, self.how, self.columns, self.pid, self.traceback)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Increasing numbers as "0 to 3, 8 to 11"."""
+    ends = [i for i, n in enumerate(numbers) if tuple(numbers[i + 1 : i + 2]) != (n + 1,)]
+    begins = [0, *(i + 1 for i in ends[:-1])]
+    pairs = ((numbers[i], numbers[j]) for i, j in zip(begins, ends, strict=True))
+    return ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in pairs)
 
 
 class WaitedTooLong(TimeoutError):

@@ -1,7 +1,8 @@
 """Memory for trees of arrays: allocated, shared between processes, seen as tensors.
 
 Shared memory is a file without a name: nothing of it appears in /dev/shm, whose size does not
-matter, and it is gone with the last process that has it, however that ends. Torch is imported by the functions that need it, not by this file: who writes rows needs none.
+matter, and it is gone with the last process that has it, however that ends. Torch is imported by
+the functions that need it, not by this file: who writes rows needs none.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ class Memory:
         """The next `size` bytes, which begin with a line that tells the layout of the rest."""
         mark = hashlib.sha256(layout.encode()).digest()
         file, begin = self._file.fileno(), self._end
-        self._end += -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        end = begin - (-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
         if self.created:
-            _allocate(file, begin, self._end - begin)
-        elif os.fstat(file).st_size < self._end:
+            _allocate(file, begin, end - begin)
+        elif os.fstat(file).st_size < end:
             raise RuntimeError(f"shared memory has no such block: {layout}, of {size:,} bytes")
         try:
             memory = mmap.mmap(file, size, offset=begin)
@@ -92,6 +93,7 @@ class Memory:
                 f"the next block of shared memory holds other arrays than these: {layout}; every "
                 "process must make the same parts in the same order"
             )
+        self._end = end
         return memory
 
 
@@ -160,6 +162,6 @@ def _allocate(file: int, begin: int, size: int) -> None:
 
 def _refused(size: int, error: OSError) -> UsageError:
     return UsageError(
-        f"{size / 2**20:.1f} MB of shared memory are not to be had ({error.strerror}); choose fewer "
-        "environments, a shorter horizon or a smaller --replay-size, or raise the limit"
+        f"{size / 2**20:.1f} MB of shared memory are not to be had ({error.strerror}); choose "
+        "fewer environments, a shorter horizon or a smaller --replay-size, or raise the limit"
     )

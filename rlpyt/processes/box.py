@@ -37,10 +37,10 @@ class Box:
                 "waits": np.zeros(_WAITS.size + WAIT, np.uint8),
             }
         )
-        self._flags = memoryview(parts["flags"])
+        self._flags = parts["flags"].data
         self._times, self._text, self._blame = parts["times"], parts["text"], parts["blame"]
         self.heart = Heart(parts["heart"])
-        self.waits = Waits(memoryview(parts["waits"]))
+        self.waits = Waits(parts["waits"].data)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Box, (self.memory,)
@@ -59,9 +59,9 @@ class Box:
     def finished(self) -> bool:
         return self._flags[_FINISHED] != 0
 
-    def fail(self, text: str, *, secondary: bool) -> None:
-        """Leave a traceback; `secondary` where another process's failure is the cause."""
-        _write(self._text, text)
+    def fail(self, summary: str, text: str, *, secondary: bool) -> None:
+        """Leave a line and a traceback; `secondary`: another process's failure is the cause."""
+        _write(self._text, f"{summary}\n{text}")
         self._times[0] = time.monotonic()
         self._flags[_SECONDARY] = secondary
         self._flags[_FAILED] = 1
@@ -79,8 +79,12 @@ class Box:
         return self._flags[_SECONDARY] != 0
 
     @property
-    def text(self) -> str | None:
-        return _read(self._text) if self.failed else None
+    def failure(self) -> tuple[str, str] | None:
+        """The line and the traceback."""
+        if not self.failed:
+            return None
+        summary, _, text = _read(self._text).partition("\n")
+        return summary, text
 
     def blame(self, text: str) -> None:
         """Say what is wrong with this process, from one that may not end it."""

@@ -55,10 +55,11 @@ class Context:
         control: a pipe to the main process for what is not a row.
     """
 
-    def __init__(self, birth: Birth, main: int, control: Descriptor) -> None:
+    control: Control
+
+    def __init__(self, birth: Birth, main: int) -> None:
         self.name, self.bell, self.main_bell = birth.name, birth.bell, birth.main_bell
         self.heart: Heart = birth.box.heart
-        self.control = Control(control, "the main process", self.look)
         self._box, self._main = birth.box, main
 
     @property
@@ -106,52 +107,90 @@ def run(first: Parcel, rest: Parcel) -> NoReturn:
     """The whole life of a child."""
     code = 1
     try:
+        # Handlers that do nothing: what an environment starts would inherit ignored signals.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, _ignore)
+        os.register_at_fork(after_in_child=_answer_signals)
         ending.lead_group()
-        birth: Birth = first.unpack()
-        parent = multiprocessing.parent_process()
-        assert parent is not None
-        main = birth.main.fileno() if birth.main else parent.sentinel
-        ending.end_with(main, parent.sentinel)
-        _leave_fork_server()
-        stacks.keep_stacks(birth.folder, birth.name)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
-        wait.waits = birth.box.waits
-        os.environ.clear()
-        os.environ.update(birth.environ)
-        code = _work(birth, main, rest)
+        code = _work(first.unpack(), rest)
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 
 
-def _work(birth: Birth, main: int, rest: Parcel) -> int:
+def _work(birth: Birth, rest: Parcel) -> int:
     box = birth.box
     try:
+        context = _settle(birth)
         target, args, control = rest.unpack()
-        target(Context(birth, main, control), *args)
+        context.control = Control(control, "the main process", context.look)
+        target(context, *args)
         box.finish()
         return 0
     except StopAsked:
         box.finish()
         return 0
     except BaseException as error:  # whatever it is: what follows is the end of the process
-        box.fail(_text(error), secondary=isinstance(error, WorkerError))
+        box.fail(_summary(error), _text(error), secondary=_is_secondary(error))
         return 1
     finally:
+        birth.main_bell.ring()
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
-        birth.main_bell.ring()
+
+
+def _settle(birth: Birth) -> Context:
+    """See to it that this process ends with the main one and can be asked what it does."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    main = birth.main.fileno() if birth.main else parent.sentinel
+    ending.end_with(main, parent.sentinel)
+    _leave_fork_server()
+    wait.waits = birth.box.waits
+    stacks.keep(birth.folder, birth.name)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
+    os.environ.clear()
+    os.environ.update(birth.environ)
+    return Context(birth, main)
+
+
+def _is_secondary(error: BaseException | None) -> bool:
+    """Whether another process's failure is behind it."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, WorkerError):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _summary(error: BaseException) -> str:
+    """One line, like the last of a traceback."""
+    try:
+        text = next(iter(str(error).splitlines()), "")
+    except BaseException:
+        text = "it has no text"
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
 
 
 def _text(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except BaseException:  # an exception whose own text cannot be made
-        return f"{type(error).__name__} (it has no text)\n" + "".join(
-            traceback.format_tb(error.__traceback__)
-        )
+    except BaseException:  # of an exception whose own text cannot be made
+        return "".join(traceback.format_tb(error.__traceback__))
+
+
+def _ignore(number: int, frame: object) -> None:
+    """The main process ends this one; a signal to both must not."""
+
+
+def _answer_signals() -> None:
+    """In a process that an environment forked, which may wish to end it as usual."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _leave_fork_server() -> None:
@@ -159,13 +198,13 @@ def _leave_fork_server() -> None:
 
     Every child holds the write end of the pipe whose closing ends the server.
     """
-    server = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     if server._inherited_fds is None:
         return
     alive, server._forkserver_alive_fd = server._forkserver_alive_fd, None
     if alive is not None:
         os.close(alive)
-    tracker: Any = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    tracker: Any = resource_tracker._resource_tracker
     for number in (*server._inherited_fds, tracker._fd):
         with suppress(OSError, TypeError):  # unpacked and closed already; none
             os.set_inheritable(number, False)

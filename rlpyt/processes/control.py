@@ -7,16 +7,14 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, final
 
-from rlpyt import stopping
 from rlpyt.descriptors import Descriptor
-from rlpyt.errors import StopAsked, WaitedTooLong
 from rlpyt.processes import wait
 from rlpyt.processes.parcel import dumps, loads
 
 _LENGTH = 8  # bytes in front of each message
+_CHUNK = 2**20
 
 
 @final
@@ -30,30 +28,37 @@ class Control:
     """
 
     def __init__(self, end: Descriptor, who: str, watch: Callable[[], object]) -> None:
-        self._end, self._who, self.watch = end, who, watch
-        self._poll = select.poll()
-        self._poll.register(end.fileno(), select.POLLIN)
+        self._end, self._who, self._watch = end, who, watch
+        # What a time-out leaves unfinished: the next call goes on with it.
+        self._outgoing, self._incoming = bytearray(), bytearray()
 
     def fileno(self) -> int:
-        """What is readable when a message has come."""
+        """What becomes readable when a message comes."""
         return self._end.fileno()
 
     def send(self, message: Any, seconds: float) -> None:
         """Hand over a message; WaitedTooLong where the other side does not take it in time."""
         data = dumps(message)
-        rest = memoryview(len(data).to_bytes(_LENGTH, "little") + data)
+        self._outgoing += len(data).to_bytes(_LENGTH, "little") + data
         deadline = time.monotonic() + seconds
-        while rest:
-            with suppress(BlockingIOError):
-                rest = rest[self._try(os.write, rest) :]
-                continue
-            self._wait(select.POLLOUT, deadline, f"{self._who} to take a message")
+        while self._outgoing:
+            try:
+                sent = os.write(self.fileno(), memoryview(self._outgoing)[:_CHUNK])
+            except BlockingIOError:
+                self._wait(select.POLLOUT, deadline, f"{self._who} to take a message")
+            except (BrokenPipeError, ConnectionResetError):
+                self._raise_gone()
+            else:
+                del self._outgoing[:sent]
 
     def receive(self, seconds: float) -> Any:
         """The next message; WaitedTooLong where it does not come in time."""
         deadline = time.monotonic() + seconds
-        length = int.from_bytes(self._read(_LENGTH, deadline), "little")
-        return loads(self._read(length, deadline))
+        while (end := self._end_of_first()) is None:
+            self._read(deadline)
+        data = bytes(self._incoming[_LENGTH:end])
+        del self._incoming[:end]
+        return loads(data)
 
     def ask(self, message: Any, seconds: float) -> Any:
         """Send a message and receive the answer to it."""
@@ -62,32 +67,33 @@ class Control:
         return self.receive(deadline - time.monotonic())
 
     def has_message(self) -> bool:
-        return bool(self._poll.poll(0))
+        """Whether `receive` has something to begin with."""
+        if self._incoming:
+            return True
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
-    def close(self) -> None:
-        self._end.close()
+    def _end_of_first(self) -> int | None:
+        """Where the first message ends; None where not all of it has come."""
+        length = int.from_bytes(self._incoming[:_LENGTH], "little")
+        end = _LENGTH + length
+        return end if len(self._incoming) >= max(end, _LENGTH) else None
 
-    def _read(self, length: int, deadline: float) -> bytearray:
-        data = bytearray(length)
-        rest = memoryview(data)
-        while rest:
-            with suppress(BlockingIOError):
-                count = self._try(_read_into, rest)
-                if not count:
-                    self._gone()
-                rest = rest[count:]
-                continue
-            self._wait(select.POLLIN, deadline, f"a message of {self._who}")
-        return data
-
-    def _try(self, transfer: Callable[[int, memoryview], int], data: memoryview) -> int:
+    def _read(self, deadline: float) -> None:
         try:
-            return transfer(self.fileno(), data)
-        except (BrokenPipeError, ConnectionResetError):
-            return self._gone()
+            data = os.read(self.fileno(), _CHUNK)
+        except BlockingIOError:
+            self._wait(select.POLLIN, deadline, f"a message of {self._who}")
+            return
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self._raise_gone()
+        self._incoming += data
 
-    def _gone(self) -> int:
-        self.watch()  # knows more
+    def _raise_gone(self) -> None:
+        self._watch()  # knows more
         raise EOFError(f"{self._who} has closed its end of the pipe")
 
     def _wait(self, event: int, deadline: float, what: str) -> None:
@@ -100,18 +106,10 @@ class Control:
                 left = min(deadline - time.monotonic(), wait.LOOK)
                 if poll.poll(max(0.0, left * 1000)):
                     return
-                self.watch()
-                now, asked = time.monotonic(), stopping.asked_at()
-                if asked is not None and now >= asked + wait.GRACE:
-                    raise StopAsked(f"gave up waiting for {what}: the run was asked to stop")
-                if now >= deadline:
-                    raise WaitedTooLong(f"waited {now - begun:.1f} s for {what}")
+                self._watch()
+                wait.check(begun, deadline, what)
         finally:
             wait.waits.end()
-
-
-def _read_into(number: int, data: memoryview) -> int:
-    return os.readv(number, [data])
 
 
 def pair() -> tuple[Descriptor, Descriptor]:

@@ -63,9 +63,10 @@ def end_with(main: int, pipe: int) -> None:
     """
     if sys.platform == "linux":
         # The kernel itself sends the signal: also while a loop in C holds the interpreter's lock.
-        fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+        with suppress(OSError):  # a system that only resembles Linux
+            fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
+            fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
     if ready([main]):
         kill_group(os.getpgrp())
     threading.Thread(target=_kill_after, args=(main,), daemon=True, name="main alive?").start()

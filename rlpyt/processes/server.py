@@ -14,6 +14,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
+from rlpyt.errors import WaitedTooLong
 from rlpyt.processes import child
 from rlpyt.processes.parcel import Parcel
 
@@ -21,6 +22,8 @@ StartMethod = Literal["forkserver", "spawn", "fork"]
 METHODS = tuple(multiprocessing.get_all_start_methods())
 DEFAULT: StartMethod = "forkserver" if "forkserver" in METHODS else "spawn"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_server: Any = forkserver._forkserver
+SERVER_SECONDS = 120.0  # in which a fork server has loaded its modules and forked
 _starting = threading.Lock()
 
 
@@ -37,11 +40,12 @@ def start(
         first, rest = first.pack_for_fork(), rest.pack_for_fork()
     process: BaseProcess = context.Process(target=child.run, args=(first, rest), name=name)
     with _starting, _hidden_main(), _one_thread():
-        if method != "fork":
+        if method == "forkserver":
+            _start_by_server(process, preload)
+            return process
+        if method == "spawn":
             resource_tracker.ensure_running()  # it unblocks signals: before they are held back
         with _signals_held_back():
-            if method == "forkserver":
-                _prepare_server(preload)
             process.start()
     return process
 
@@ -51,14 +55,55 @@ def environ() -> dict[str, str]:
     return {**os.environ, **dict.fromkeys(THREADS, "1")}
 
 
-def _prepare_server(preload: Sequence[str]) -> None:
-    server = forkserver._forkserver  # type: ignore[attr-defined]
-    before = server._preload_modules
-    server.set_forkserver_preload(list(preload))  # by default it would import the user's script
+def server_lives() -> bool:
+    """Whether the fork server runs; its end takes its children along, and how they ended."""
+    pid = _server._forkserver_pid
     try:
-        server.ensure_running()
+        return pid is None or not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+
+
+def _start_by_server(process: BaseProcess, preload: Sequence[str]) -> None:
+    """Start in a thread: a server that is stopped would not be waited for with a limit."""
+    outcome: list[BaseException | None] = []
+
+    def start() -> None:
+        resource_tracker.ensure_running()  # it unblocks signals: before they are held back
+        try:
+            with _signals_held_back():
+                _prepare_server(preload)
+                process.start()
+        except BaseException as error:
+            outcome.append(error)
+        outcome.append(None)
+
+    thread = threading.Thread(target=start, daemon=True, name=f"start {process.name}")
+    thread.start()
+    try:
+        thread.join(SERVER_SECONDS)
+    except BaseException:  # Ctrl-C: what has been started must be known, to be ended
+        thread.join(5.0)
+        if process.pid is not None:
+            process.kill()
+        raise
+    if thread.is_alive():
+        pid = _server._forkserver_pid
+        raise WaitedTooLong(
+            f"{process.name} did not start in {SERVER_SECONDS:.0f} s: the fork server "
+            f"(pid {pid}) does not answer; is it stopped?"
+        )
+    if outcome[0] is not None:
+        raise outcome[0]
+
+
+def _prepare_server(preload: Sequence[str]) -> None:
+    before = _server._preload_modules
+    _server.set_forkserver_preload(list(preload))  # by default it would import the user's script
+    try:
+        _server.ensure_running()
     finally:
-        server._preload_modules = before
+        _server._preload_modules = before
 
 
 @contextmanager

@@ -6,14 +6,13 @@ import atexit
 import multiprocessing.util  # noqa: F401  # what it registers to happen at exit comes after ours
 import os
 import signal
-import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Self, final
-from weakref import WeakSet
 
 from rlpyt.descriptors import Descriptor
 from rlpyt.errors import WorkerError
@@ -58,6 +57,7 @@ class Child:
         self.bell, self.box, self.heart = bell, box, box.heart
         self.control = Control(pipe, name, self.look)
         self._ends, self._pipe, self._process, self._folder = ends, pipe, process, folder
+        self._hung = ""  # its stacks when it was found not to answer
 
     def __reduce__(self) -> tuple[Any, ...]:
         kept = self.name, self.pid, self.columns, self._ends, self.bell, self.box, self._pipe
@@ -78,11 +78,12 @@ class Child:
             return "has finished"
         if self._process is None:
             return "has ended"
-        return ending.how(self._code)
+        return ending.how(self._exit_code())
 
     def failure(self) -> str | None:
         """The traceback that it left, as text."""
-        return self.box.text
+        failure = self.box.failure
+        return failure and failure[1]
 
     def look(self) -> None:
         """Raise WorkerError if it failed, is blamed, or ended without having finished."""
@@ -93,18 +94,17 @@ class Child:
 
     def error(self) -> WorkerError | None:
         """What is wrong with it; None if nothing is."""
-        text, blamed, doing = self.failure(), self.box.blamed, str(self.heart)
-        if text is not None:
-            lines = text.strip().splitlines() or [""]
-            how = f"failed: {lines[-1].strip()}"
-        elif blamed is not None:
-            return self._error(blamed, self._written())
-        else:
-            ended = self.ended()
-            if ended is None or self.box.finished:
-                return None
-            how, text = ended, self._written()
-        return self._error(f"{how} ({doing})" if doing else how, text)
+        failure, blamed = self.box.failure, self.box.blamed
+        if failure is not None:
+            summary, text = failure
+            return self._error(f"failed: {summary}{self._doing()}", text)
+        if blamed is not None:
+            return self._error(blamed, self._hung)
+        ended = self.ended()
+        if ended is None or self.box.finished:
+            return None
+        crash = stacks.crash(self._folder, self.name, self.pid) if self._folder else ""
+        return self._error(f"{ended}{self._doing()}", crash)
 
     def blame(self, how: str) -> WorkerError:
         """Say what is wrong with it to the process that can end it; returned to be raised."""
@@ -118,11 +118,13 @@ class Child:
             raise RuntimeError(f"only the process that started {self.name} can end it")
         if self._ends.closed:
             return
-        if self.alive():
-            with suppress(ProcessLookupError, AttributeError, OSError):
+        if not self.alive():
+            pass
+        elif hasattr(signal, "pidfd_send_signal"):  # its number could be another's by now
+            with suppress(OSError):
                 signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
-            with suppress(ProcessLookupError):
-                process.kill()
+        else:
+            process.kill()
         ending.kill_group(self.pid)
         process.join(_REAP)
 
@@ -136,20 +138,23 @@ class Child:
         with suppress(ValueError):  # the system has not let it go in time
             self._process.close()
 
-    @property
-    def _code(self) -> int | None:
+    def _doing(self) -> str:
+        doing = str(self.heart)
+        return f" ({doing})" if doing else ""
+
+    def _exit_code(self) -> int | None:
         process = self._process
         assert process is not None
         with suppress(ValueError):  # closed
-            process.join(_REAP)
-            return process.exitcode
+            process.join(1.0)  # it is no more; only the news may be under way
+            code = process.exitcode
+            if code == 255 and not server.server_lives():  # which is how multiprocessing says it
+                return None
+            return code
         return None
 
     def _error(self, how: str, text: str) -> WorkerError:
         return WorkerError(self.name, how, self.columns, self.pid, text)
-
-    def _written(self) -> str:
-        return stacks.written_by(self._folder, self.name, self.pid) if self._folder else ""
 
 
 @final
@@ -174,8 +179,12 @@ class Processes:
         self._preload = ("rlpyt.processes.child", *preload)
         self._children: list[Child] = []
         self._main = Descriptor(os.pidfd_open(os.getpid())) if hasattr(os, "pidfd_open") else None
-        self._owner = os.getpid()
-        _all.add(self)
+        self._answering = ExitStack()
+        self._answering.enter_context(stacks.answering(self._stacks))
+        stacks.add(self)
+        _open[id(self)] = self._children, os.getpid()
+        self._on_exit = weakref.finalize(self, _forgotten, id(self))
+        self._on_exit.atexit = False
         atexit.unregister(_kill_all)
         atexit.register(_kill_all)  # the last registered, the first to run
 
@@ -236,22 +245,25 @@ class Processes:
         if not errors:
             return
         child, error = min(errors, key=lambda pair: _rank(pair[0]))
-        if child.box.blamed and child.alive():
-            self.dump_stacks()
-            child.kill()
+        if child.box.blamed and child.alive():  # by a process that may not end it
+            self._end_hung(child)
             error = child.error() or error
         raise error
 
     def overdue(self, child: Child, seconds: float) -> WorkerError:
         """Dump all stacks and kill a child that did nothing for `seconds`; the error to raise."""
         doing = str(child.heart) or "between calls"
-        how = f"did not answer for {seconds:g} s ({doing}) and was killed"
-        if stacks.is_stopped(child.pid):
-            how += "; it had been stopped (SIGSTOP)"
-        self.dump_stacks()
-        error = child.blame(how)
-        child.kill()
+        stopped = "; it was stopped (SIGSTOP)" if stacks.is_stopped(child.pid) else ""
+        error = child.blame(f"did not answer for {seconds:g} s ({doing}) and was killed{stopped}")
+        self._end_hung(child)
         return child.error() or error
+
+    def _end_hung(self, child: Child) -> None:
+        begin = stacks.size(self._stacks, child.name) if self._stacks else 0
+        self.dump_stacks()
+        if self._stacks:
+            child._hung = stacks.written(self._stacks, child.name, begin)
+        child.kill()
 
     def waiting(
         self,
@@ -274,29 +286,34 @@ class Processes:
         children = self._children if children is None else children
         sentinels = [child.sentinel for child in children]
         watch = watch or self.look
-        return wait.Waiting(bell or self.bell, what, watch, sentinels=sentinels, every=every)
+        return wait.Waiting(
+            bell or self.bell,
+            what,
+            watch,
+            sentinels=sentinels,
+            every=every,
+            late=self.dump_stacks,
+        )
 
     def dump_stacks(self) -> None:
         """Let all children write their stacks; bounded, also where one is stopped."""
-        alive = [child for child in self._children if child.alive()]
-        sizes = {child: _size(child, self._stacks) for child in alive}
-        for child in alive:
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGUSR1)
+        children, folder = self._children, self._stacks
+        stopped = [child for child in children if stacks.is_stopped(child.pid)]
         lines = [f"the main process (pid {os.getpid()}) {wait.waits}"]
-        for child in self._children:
-            state = " is stopped (SIGSTOP) and" if stacks.is_stopped(child.pid) else ""
-            lines.append(f"{child.name} (pid {child.pid}){state} {child.box.waits}")
-        if self._stacks is None:
-            print(*lines, sep="\n", file=sys.stderr, flush=True)
-            return
-        with open(self._stacks / "waits.txt", "a") as file:
-            print(time.strftime("%Y-%m-%d %H:%M:%S"), *lines, sep="\n", file=file)
+        for child in children:
+            state = "is stopped (SIGSTOP) and " if child in stopped else ""
+            lines.append(f"{child.name} (pid {child.pid}) {state}{child.box.waits}")
+        stacks.note(folder, lines)
+        asked = {child: stacks.size(folder, child.name) if folder else 0 for child in children}
+        for child in children:
+            if child.alive():
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGUSR1)
         deadline = time.monotonic() + 0.5
-        while time.monotonic() < deadline and any(
-            _size(child, self._stacks) == size and not stacks.is_stopped(child.pid)
-            for child, size in sizes.items()
-        ):
+        while folder and time.monotonic() < deadline:
+            silent = [c for c in children if stacks.size(folder, c.name) == asked[c] and c.alive()]
+            if not set(silent) - set(stopped):
+                return
             time.sleep(0.005)
 
     def forget(self, child: Child) -> None:
@@ -326,32 +343,42 @@ class Processes:
 
     def close(self) -> None:
         """Stop what still runs and give everything back; a second time nothing happens."""
-        self.stop()
-        self._release()
+        try:
+            self.stop()
+        finally:  # a second Ctrl-C, say
+            self.kill()
+            for child in self._children:
+                child.close()
+            self._children.clear()
+            self.bell.close()
+            if self._main is not None:
+                self._main.close()
+            self._on_exit()
+            self._answering.close()
 
     def kill(self) -> None:
         """End all children at once."""
-        for child in self._children:
+        _kill(self._children, os.getpid())
+
+
+_open: dict[int, tuple[list[Child], int]] = {}
+"""The children of each object that is not closed, and the process that started them."""
+
+
+def _kill(children: list[Child], owner: int) -> None:
+    if owner == os.getpid():  # not in a fork that somebody made of this process
+        for child in children:
             child.kill()
-
-    def _release(self) -> None:
-        for child in self._children:
-            child.close()
-        self._children.clear()
-        self.bell.close()
-        if self._main is not None:
-            self._main.close()
-        _all.discard(self)
-
-
-_all: WeakSet[Processes] = WeakSet()
 
 
 def _kill_all() -> None:
     """At exit: multiprocessing would ask politely, which is ignored, and wait without limit."""
-    for processes in list(_all):
-        if processes._owner == os.getpid():  # not in a fork that somebody made of this process
-            processes.kill()
+    for children, owner in list(_open.values()):
+        _kill(children, owner)
+
+
+def _forgotten(key: int) -> None:
+    _kill(*_open.pop(key))
 
 
 def _ends_of(process: BaseProcess) -> Descriptor:
@@ -364,11 +391,3 @@ def _rank(child: Child) -> tuple[bool, float]:
     """Causes before consequences, then the earlier; who was killed could leave no time."""
     box = child.box
     return box.secondary, box.failed_at if box.failed else -1.0
-
-
-def _size(child: Child, folder: Path | None) -> int:
-    if folder is None:
-        return 0
-    with suppress(OSError):
-        return stacks.path_of(folder, child.name).stat().st_size
-    return 0
