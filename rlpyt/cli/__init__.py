@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from rlpyt.errors import EnvironmentFault, UsageError
+from rlpyt.errors import EnvironmentFault, UsageError, WorkerError
 
 _FORMAT = warnings.formatwarning
 _COMMANDS = {
@@ -16,6 +16,7 @@ _COMMANDS = {
     "eval": "evaluate",
     "enjoy": "evaluate",
     "resume": "resume",
+    "sweep": "sweep",
     "plot": "plot",
     "envs": "lists",
     "algos": "lists",
@@ -44,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
         _complain(f"rlpyt {command}: {error}{notes}")
+        return 1
+    except WorkerError as error:  # its own traceback tells where; this process's does not
+        _complain(f"rlpyt {command}: {error}")
         return 1
     except BrokenPipeError:
         # Who read the output has gone (| head): nothing is left to say, and nothing is wrong.
