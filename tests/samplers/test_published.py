@@ -130,11 +130,25 @@ def test_nothing_is_copied_twice_and_nothing_is_taken_before_the_first_publicati
     _, writer, _, reader = pair()
     with pytest.raises(RuntimeError, match="before any was published"):
         reader.take()
-    writer.publish()
+    assert [writer.publish() for _ in range(3)] == [1, 1, 1]
     copies: list[int] = []
     monkeypatch.setattr(module, "_copy", lambda to, given: copies.append(1))
     assert [reader.take() for _ in range(3)] == [1, 1, 1]
     assert len(copies) == 1
+
+
+def test_a_change_of_any_one_number_is_published():
+    learner, writer, actor, reader = pair()
+    writer.publish()
+    for module in (learner.model, learner.normalizer):
+        for tensor in (*module.parameters(), *module.buffers()):
+            if tensor.numel():
+                version = writer.version
+                with torch.no_grad():
+                    tensor[(-1,) * tensor.dim()] += 1
+                assert writer.publish() == version + 1
+                assert reader.take() == version + 1
+                assert same(learner, actor)
 
 
 def test_a_writer_killed_while_it_copies_leaves_the_version_before(monkeypatch):  # F29
