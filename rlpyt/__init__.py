@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlpyt.api import load as load
     from rlpyt.arrays import NamedArrayTuple as NamedArrayTuple
     from rlpyt.arrays import namedarraytuple as namedarraytuple
+    from rlpyt.cli.sweep import sweep as sweep
     from rlpyt.errors import EnvironmentFault as EnvironmentFault
     from rlpyt.errors import UsageError as UsageError
     from rlpyt.run import Run as Run
@@ -50,6 +51,7 @@ _HOMES = {
     "Run": "run",
     "Hooks": "runner",
     "resume": "training",
+    "sweep": "cli.sweep",
     "train": "training",
 }
 __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]

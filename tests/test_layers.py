@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "rlpyt"
 LAYERS = [
     ["__main__"],
     ["cli"],
+    ["launch"],
     ["api"],
     ["view"],
     ["training"],

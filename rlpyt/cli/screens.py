@@ -10,6 +10,7 @@ Deep reinforcement learning: from the command line to a resumable result.
   train ALGO --env ID   train ppo, a2c, dqn, r2d1, ddpg, td3, sac or d4pg on an environment
   eval RUN              play episodes with a trained agent (also: enjoy)
   resume RUN            go on with a run that stopped, exactly
+  sweep ALGO ...        many runs, queued on this machine's cores and GPUs
   plot PATH ...         learning curves of any number of runs
 
   envs [PATTERN]        environments that can be made here
@@ -54,3 +55,15 @@ examples
 
 exit codes: 0 done, 1 error, 2 usage, 75 stopped by SIGTERM and saved, 130 Ctrl-C and saved, 143
 SIGTERM and not saved."""
+
+SWEEP = """\
+Any option of rlpyt train may be given too, and then holds for all runs. Ctrl-C saves and stops; the
+same command goes on where it was: what has finished is left, what was cut is resumed.
+
+  rlpyt sweep ppo dqn --env CartPole-v1 Acrobot-v1 --seeds 5
+  rlpyt sweep ppo --env CartPole-v1 --seeds 3 --grid learning-rate=1e-4,3e-4 horizon=64,128
+  rlpyt sweep sac --env Pendulum-v1 --grid gamma=0.9,0.99 --env-steps 20k --dry-run
+  rlpyt sweep status FOLDER        what became of a sweep so far
+  rlpyt sweep retry FOLDER         go on with it, and try again what failed
+
+exit codes: 0 all finished, 1 some did not, 2 usage, 75 stopped by SIGTERM and saved, 130 Ctrl-C."""

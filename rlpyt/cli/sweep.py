@@ -1,0 +1,318 @@
+"""rlpyt sweep: many runs, queued on this machine's cores and GPUs. Also `rlpyt.sweep` in Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from rlpyt.cli import train
+from rlpyt.cli.output import one_object
+from rlpyt.cli.parsing import Given, parse_or_help, read, scan, wants_help
+from rlpyt.errors import UsageError
+from rlpyt.flags import Flag, flags_of
+from rlpyt.launch.options import QueueOptions
+from rlpyt.run import ALGORITHMS, Run
+
+if TYPE_CHECKING:
+    from rlpyt.launch.jobs import Axis, Job
+    from rlpyt.launch.sweep import Sweep
+    from rlpyt.logging.displays import Mode
+
+_OWN = ("profile", "total_frames")  # of `rlpyt train`, and without a meaning here
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """Make a run of every algorithm on every environment with every setting and seed."""
+
+    algos: Annotated[tuple[str, ...], Positional, arg(metavar="ALGO ...")] = ()
+    """Algorithms; or `status FOLDER`, `retry FOLDER [options]`."""
+
+    env: Annotated[tuple[str, ...], arg(name="env-id", aliases=["--env"], metavar="ID ...")] = ()
+    """Environments."""
+
+    seeds: tuple[int, ...] = ()
+    """How many seeds, counted from 0, or several seeds themselves; unset: seed 0 alone."""
+
+    grid: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE,VALUE ...")] = ()
+    """Options to vary, each with each: learning-rate=1e-4,3e-4. Varied together:
+    learning-rate/horizon=1e-4/32,3e-4/16. Several values of one option: hidden-sizes='64 64,256'.
+    Switches: dueling=true,false."""
+
+    dry_run: bool = False
+    """Print the runs' commands, each of which stands alone, and run nothing."""
+
+    name: Annotated[str | None, arg(metavar="STR")] = None
+    """Name of the sweep's folder; a sweep of the same name is added to. Unset: by what is asked."""
+
+    runs: str = "runs"
+    """Folder in which the sweep's folder is made."""
+
+    queue: QueueOptions = field(default_factory=QueueOptions)
+
+    json: bool = False
+    """Print one JSON object with the outcome on stdout, and everything else on stderr."""
+
+    quiet: bool = False
+    """Show nothing but failures."""
+
+
+@dataclass(frozen=True)
+class StatusOptions:
+    """Show what became of a sweep so far."""
+
+    folder: Annotated[str, Positional, arg(metavar="FOLDER")] = ""
+    """The sweep's folder."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True)
+class RetryOptions:
+    """Go on with a sweep, and try again what failed, however often it did."""
+
+    folder: Annotated[str, Positional, arg(metavar="FOLDER")] = ""
+    """The sweep's folder."""
+
+    queue: QueueOptions = field(default_factory=QueueOptions)
+
+    json: bool = False
+    """Print one JSON object with the outcome on stdout, and everything else on stderr."""
+
+    quiet: bool = False
+    """Show nothing but failures."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Sweep as the arguments say; returns the exit code."""
+    if argv[:1] == ["status"]:
+        return _status(argv[1:])
+    if argv[:1] == ["retry"]:
+        return _retry(argv[1:])
+    if wants_help(argv):
+        _help()
+        return 0
+    folder, jobs, options = parse(argv)
+    if options.dry_run:
+        return _show(folder, jobs, as_json=options.json)
+    with one_object(options.json) as print_object:
+        from rlpyt.launch.sweep import run_sweep
+
+        done = run_sweep(folder, jobs, options.queue, mode=_mode(options.quiet))
+        print_object(done.as_dict())
+        return done.code
+
+
+def parse(argv: Sequence[str]) -> tuple[Path, list[Job], SweepOptions]:
+    """The folder and the jobs that a command line asks for, each job checked."""
+    from rlpyt.launch.jobs import read_axis
+
+    own, flags = list(flags_of(SweepOptions())), run_flags(SweepOptions())
+    given = scan([*own, *flags], argv, words=tuple(ALGORITHMS))
+    mine = {flag: texts for flag, texts in given.options.items() if flag in own}
+    options = read(SweepOptions(), Given(mine, given.words))
+    fixed = {flag: texts for flag, texts in given.options.items() if flag not in own}
+    seeded = any(flag.name == "seed" for flag in fixed)
+    axes = [read_axis(text) for text in options.grid]
+    folder, jobs = expanded(
+        options, axes, [token for given in fixed.values() for token in typed(*given)], seeded
+    )
+    return folder, jobs, options
+
+
+def sweep(
+    algos: str | Sequence[str],
+    env: Any,
+    *,
+    seeds: int | Sequence[int] | None = None,
+    grid: Mapping[str | tuple[str, ...], Sequence[Any]] | None = None,
+    name: str | None = None,
+    runs: str | Path = "runs",
+    dry_run: bool = False,
+    mode: Mode = "auto",
+    queue: QueueOptions | None = None,
+    **given: Any,
+) -> Sweep:
+    """Make a run of every algorithm on every environment with every setting and seed.
+
+    As `rlpyt sweep` does: each run is a command that stands alone, in a process of its own. Called
+    again with the same arguments it goes on where it was.
+
+    Args:
+        algos: one of them, or several.
+        env: an id, module:Id, module:function, a function or class of a module; or several.
+        seeds: how many, counted from 0, or the seeds themselves.
+        grid: the values of each option that is varied; of options that are varied together, given
+            as a tuple of names, a tuple of values each.
+        name: of the sweep's folder; None goes by what is asked for.
+        runs: folder in which it is made.
+        dry_run: run nothing; `commands` of what is returned are those that would be run.
+        mode: "quiet" shows nothing, "plain" never redraws.
+        queue: how many at once, and on what.
+        **given: options that all runs have, by flat name; those of `QueueOptions` as well.
+    """
+    from rlpyt.launch.jobs import Axis
+    from rlpyt.launch.sweep import planned, run_sweep
+
+    of_queue = {flag.name for flag in flags_of(QueueOptions())}
+    changes = {key: given.pop(key) for key in list(given) if key in of_queue}
+    how = dataclasses.replace(queue or QueueOptions(), **changes)
+    counts = () if seeds is None else (seeds,) if isinstance(seeds, int) else tuple(seeds)
+    options = SweepOptions(
+        (algos,) if isinstance(algos, str) else tuple(algos),
+        tuple(map(_reference, [env] if isinstance(env, str) or callable(env) else env)),
+        counts,
+        name=name,
+        runs=str(runs),
+        queue=how,
+    )
+    axes = []
+    for names, values in (grid or {}).items():
+        several = isinstance(names, tuple)
+        points = [tuple(map(text_of, x)) if several else (text_of(x),) for x in values]
+        axes.append(Axis(names if several else (names,), tuple(points)))
+    fixed = [token for key, value in given.items() for token in _tokens(key, value)]
+    folder, jobs = expanded(options, axes, fixed, "seed" in given)
+    if dry_run:
+        return planned(folder, jobs)
+    return run_sweep(folder, jobs, how, mode=mode)
+
+
+def expanded(
+    options: SweepOptions, axes: Sequence[Axis], fixed: Sequence[str], seeded: bool
+) -> tuple[Path, list[Job]]:
+    """The folder and the jobs of a sweep.
+
+    Args:
+        fixed: options that all runs have, as they are typed.
+        seeded: whether the seed is one of them.
+    """
+    from rlpyt.launch.jobs import expand, sweep_name
+
+    if not options.algos:
+        raise UsageError(
+            "which algorithm? rlpyt sweep ALGORITHM ... --env ID ..., with some of "
+            f"{', '.join(ALGORITHMS)}"
+        )
+    if not options.env:
+        raise UsageError("--env is missing: which environments?")
+    varied = {name.replace("_", "-") for axis in axes for name in axis.names}
+    for flag in flags_of(SweepOptions()):
+        if taken := varied & {spelling[2:] for spelling in flag.spellings}:
+            raise UsageError(f"--grid {taken.pop()}=...: it is the sweep's own; give {flag.text}")
+    if options.seeds and (seeded or "seed" in varied):
+        raise UsageError("--seeds and --seed both give the seed; choose one")
+    few = range(options.seeds[0]) if len(options.seeds) == 1 else options.seeds
+    seeds = None if seeded or "seed" in varied else list(few or [0])
+    if options.seeds == (0,):
+        raise UsageError("--seeds=0 are no runs; for seed 0 alone give --seed 0")
+    flags = run_flags(options)
+    jobs = expand(options.algos, options.env, seeds, axes, fixed, flags, _run)
+    name = options.name or sweep_name(jobs, options.algos, options.env)
+    return Path(options.runs) / name, jobs
+
+
+def run_flags(own: Any) -> list[Flag]:
+    """The options of `rlpyt train` that a command with options of its own takes beside them."""
+    taken = {spelling for flag in flags_of(own) for spelling in flag.spellings}
+    every = train._all_flags()
+    return [flag for flag in every if not taken & set(flag.spellings) and flag.name not in _OWN]
+
+
+def typed(spelling: str, texts: Sequence[str]) -> list[str]:
+    """An option as it was typed."""
+    if len(texts) == 1 and texts[0].startswith("-"):
+        return [f"{spelling}={texts[0]}"]
+    return [spelling, *texts]
+
+
+def text_of(value: Any) -> str:
+    """A value from Python as it is typed, those of an option that takes several apart."""
+    if isinstance(value, Mapping):
+        return shlex.join(f"{key}={x!r}" for key, x in value.items())
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return shlex.join(map(text_of, value))
+    return "none" if value is None else str(value)
+
+
+def _run(options: Sequence[str]) -> Run:
+    return train.parse(options)[0]
+
+
+def _tokens(name: str, value: Any) -> list[str]:
+    from rlpyt.launch.jobs import tokens
+
+    return tokens(name, text_of(value), run_flags(SweepOptions()))
+
+
+def _reference(env: str | Callable[..., Any]) -> str:
+    """An environment as a command names it."""
+    if isinstance(env, str):
+        return env
+    module, name = getattr(env, "__module__", "__main__"), getattr(env, "__qualname__", "")
+    if module == "__main__" or not name.isidentifier():
+        raise UsageError(
+            f"env={env!r}: a run of a sweep is a command of its own, which cannot name this; put "
+            "it at the top of a module, and give module:function"
+        )
+    return f"{module}:{name}"
+
+
+def _show(folder: Path, jobs: Sequence[Job], *, as_json: bool) -> int:
+    from rlpyt.launch.sweep import planned
+
+    if as_json:
+        print(json.dumps(planned(folder, jobs).as_dict()))
+    else:
+        print("\n".join(job.command(folder) for job in jobs))
+    return 0
+
+
+def _status(argv: Sequence[str]) -> int:
+    options = parse_or_help(StatusOptions(), argv, "rlpyt sweep status")
+    if options is None:
+        return 0
+    from rlpyt.launch.sweep import look_at
+
+    found, lines = look_at(Path(options.folder))
+    print(json.dumps(found.as_dict()) if options.json else "\n".join(lines))
+    return 0
+
+
+def _retry(argv: Sequence[str]) -> int:
+    if wants_help(argv):
+        parse_or_help(RetryOptions(), argv, "rlpyt sweep retry")
+        return 0
+    given = scan(list(flags_of(RetryOptions())), argv)
+    from rlpyt.launch.sweep import go_on, options_of
+
+    folder = read(RetryOptions(), given).folder
+    before = RetryOptions(queue=options_of(Path(folder)))  # what is not given is as it was
+    options = read(before, given)
+    with one_object(options.json) as print_object:
+        done = go_on(Path(folder), options.queue, mode=_mode(options.quiet))
+        print_object(done.as_dict())
+        return done.code
+
+
+def _mode(quiet: bool) -> Mode:
+    return "quiet" if quiet else "auto"
+
+
+def _help() -> None:
+    from rlpyt.cli.help import print_help
+    from rlpyt.cli.screens import SWEEP
+
+    kind = Annotated[SweepOptions, FlagCreatePairsOff]
+    print_help(kind, SweepOptions(), "rlpyt sweep", SweepOptions.__doc__ or "")
+    print(SWEEP)

@@ -1,0 +1,1 @@
+"""Many runs on one machine: what a sweep expands to, slots of hardware, a queue, its journal."""

@@ -1,0 +1,216 @@
+"""The journal of a sweep: what was asked for and what became of it, one line an event.
+
+Lines are only ever added, each brought to the disk before anything is done that depends on it. A
+queue that is killed leaves at most a last line that is torn; whoever reads leaves it out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from rlpyt.errors import UsageError
+from rlpyt.launch.jobs import Job
+
+FILE, LOCK = "journal.jsonl", "queue.lock"
+FORMAT = 1
+State = Literal["queued", "running", "finished", "failed", "cut", "ended"]
+"""cut: stopped before its end, and to be gone on with; ended: stopped because that was wanted."""
+
+
+@dataclass
+class Record:
+    """What became of a job so far."""
+
+    job: Job
+    state: State = "queued"
+    failures: int = 0  # since it was last asked to be tried again
+    code: int | None = None  # of its last end
+    tail: tuple[str, ...] = ()  # the last lines it wrote, where it failed
+    seconds: float = 0.0  # in a slot, all attempts together
+    pid: int | None = None
+    identity: str = ""  # of the process (`identity`)
+    slot: int | None = None
+
+    def end(self, event: Mapping[str, Any]) -> None:
+        """Take up the event of an end."""
+        self.state, self.code = cast(State, event["state"]), event["code"]
+        self.tail = tuple(event.get("tail", ()))
+        self.seconds += event["seconds"]
+        self.failures += self.state == "failed" or event.get("stranger", False)
+        self.pid, self.identity = None, ""
+
+    def retry(self) -> None:
+        """Forget that it failed."""
+        self.failures = 0
+        if self.state == "failed":
+            self.state = "cut"
+
+
+class Journal:
+    """Appends to a sweep's journal; whoever writes holds the sweep (`held`)."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / FILE
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")  # what is torn stays a line of its own
+        _sync_folder(folder)
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Add an event; it is on the disk when this returns."""
+        content = {"time": round(time.time(), 3), "event": event, **fields}
+        line = memoryview((json.dumps(content) + "\n").encode())
+        while line:
+            line = line[os.write(self._file, line) :]
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """The events of a sweep's journal; lines that are torn are left out."""
+    try:
+        text = (folder / FILE).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise UsageError(
+            f"{folder} is no sweep: it has no {FILE}; give the folder that `rlpyt sweep` printed"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{folder / FILE} cannot be read: {error}") from None
+    events = list(_whole(text))
+    newer = [e["format"] for e in events if e["event"] == "queue" and e["format"] > FORMAT]
+    if newer:
+        raise UsageError(
+            f"{folder / FILE} has format {max(newer)}, this rlpyt reads up to {FORMAT}; install a "
+            "newer rlpyt"
+        )
+    return events
+
+
+def records(events: list[dict[str, Any]]) -> dict[str, Record]:
+    """What became of each job, by name."""
+    found: dict[str, Record] = {}
+    for event in events:
+        kind = event["event"]
+        if kind == "job":
+            job = Job(event["run"], tuple(event["options"]), event["env_steps"], event["kind"])
+            found.setdefault(job.name, Record(job))
+            continue
+        record = found.get(event.get("run", ""))
+        if record is not None:
+            _apply(kind, event, record)
+    return found
+
+
+def _apply(kind: str, event: Mapping[str, Any], record: Record) -> None:
+    if kind == "start":
+        record.state, record.slot = "running", event["slot"]
+        record.pid, record.identity = event["pid"], event["identity"]
+    elif kind == "end":
+        record.end(event)
+    elif kind == "retry":
+        record.retry()
+
+
+def _whole(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.split("\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "event" in event:
+            yield event
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep other queues from this sweep meanwhile; the system lets go when this process ends."""
+    path = folder / LOCK
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        other = holder(folder)
+        if not _lock(file) or other not in (None, os.getpid()):
+            raise UsageError(
+                f"{folder} is being run by another queue{f' (process {other})' if other else ''}; "
+                "wait for it, or stop it there with Ctrl-C. `rlpyt sweep status "
+                f"{folder}` shows how far it is"
+            )
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps([os.getpid(), identity(os.getpid())]).encode(), 0)
+        os.fsync(file)
+        yield
+        os.ftruncate(file, 0)
+    finally:
+        os.close(file)
+
+
+def holder(folder: Path) -> int | None:
+    """The process of the queue that runs a sweep now; None where there is none."""
+    found = _holder(folder / LOCK)
+    return found[0] if found and is_alive(*found) else None
+
+
+def identity(pid: int) -> str:
+    """What tells a process from a later one with the same number; "" where it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    return "" if fields[0] == "Z" else f"{_boot()}:{fields[19]}"
+
+
+def is_alive(pid: int, was: str) -> bool:
+    """Whether it is this very process that is still there."""
+    if not was:  # a system without /proc
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            return False
+        return True
+    return identity(pid) == was
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    except OSError:
+        return ""
+
+
+def _holder(path: Path) -> tuple[int, str] | None:
+    try:
+        pid, was = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return int(pid), str(was)
+
+
+def _lock(file: int) -> bool:
+    """Whether the lock was free; some network disks and Windows have none, and count as free."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,353 @@
+"""The queue: runs jobs on slots until all are done, and keeps the journal true meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from rlpyt.errors import UsageError
+from rlpyt.launch import estimate, leftovers
+from rlpyt.launch.children import Children, StarterDied
+from rlpyt.launch.jobs import Job
+from rlpyt.launch.journal import Journal, Record, State, identity
+from rlpyt.launch.progress import EVALUATION, Log, Output, Progress, need
+from rlpyt.launch.slots import Slot
+from rlpyt.launch.table import Row, Screen, summary
+from rlpyt.stopping import StopSignal
+
+HEAR_SECONDS = 0.2
+LOOK_SECONDS = 1.0  # between readings of what runs wrote
+GRACE_SECONDS = 20.0  # for a run that was asked to stop to save what it has
+STARTERS = 3  # that may die one after the other without a run that ended
+LOGS = "logs"
+STOPPED = (75, 130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes of a run that was stopped
+SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
+
+
+class Source(Protocol):
+    """Where jobs come from that are not known from the beginning, and who watches all of them."""
+
+    def next(self) -> Job | None:
+        """A job to start now; None where there is none now."""
+        ...
+
+    def more(self) -> bool:
+        """Whether there may be another job later."""
+        ...
+
+    def seen(self, job: Job, progress: Progress) -> bool:
+        """Take a look at a job that runs; True ends it."""
+        ...
+
+    def ended(self, job: Job, state: State, progress: Progress) -> None:
+        """Hear that a job will not run again."""
+        ...
+
+
+class NoMore:
+    """The source of a queue whose jobs are all known."""
+
+    def next(self) -> Job | None:
+        return None
+
+    def more(self) -> bool:
+        return False
+
+    def seen(self, job: Job, progress: Progress) -> bool:
+        return False
+
+    def ended(self, job: Job, state: State, progress: Progress) -> None:
+        pass
+
+
+@dataclass
+class Attempt:
+    """A job in its slot."""
+
+    slot: Slot
+    output: Output
+    steps_then: int  # env steps when it began
+    begun: float = field(default_factory=time.monotonic)
+    ended: bool = False  # its source wanted it to end
+    kill_at: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.begun
+
+
+class Queue:
+    """Runs jobs on slots.
+
+    Args:
+        folder: the sweep's.
+        book: its journal.
+        records: what became of jobs before.
+        slots: where they run.
+        open_children: makes the starter, and another where that one died.
+        screen: shows the jobs.
+        retries: how often a run that failed is tried again.
+        source: brings more jobs.
+        column: of progress.csv, which the source watches.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        book: Journal,
+        records: dict[str, Record],
+        slots: Sequence[Slot],
+        open_children: Callable[[], Children],
+        screen: Screen,
+        retries: int = 1,
+        source: Source | None = None,
+        column: str = EVALUATION,
+    ) -> None:
+        self.folder, self.records, self.slots = folder, records, slots
+        self.busy_seconds = 0.0  # of all slots together
+        self._book, self._screen, self._open_children = book, screen, open_children
+        self._retries, self._source, self._column = retries, source or NoMore(), column
+        self._children: Children
+        self._todo: deque[str] = deque()
+        self._running: dict[str, Attempt] = {}
+        self._logs: dict[str, Log] = {}
+        self._begun = self._looked = time.monotonic()
+        self._took: float | None = None
+        self._starters = 0
+        self._stop = ""
+
+    @property
+    def seconds(self) -> float:
+        """From when the first job could begin until now, or until the last one ended."""
+        return time.monotonic() - self._begun if self._took is None else self._took
+
+    def run(self, jobs: Sequence[Job], children: Children) -> str:
+        """Run until all is done; returns "finished", "interrupted" or "terminated".
+
+        Args:
+            jobs: those that are known; the ones that are done, or failed too often, are left.
+            children: starts them; it is closed, with all that runs, whatever happens.
+        """
+        self._children = children
+        (self.folder / LOGS).mkdir(exist_ok=True)
+        try:
+            with StopSignal() as stop:
+                self._recover()
+                for job in jobs:
+                    self._add(job)
+                self._begun = time.monotonic()
+                while self._go_on(stop.name):
+                    self._hear()
+                    self._look()
+                self._took = self.seconds
+                self._draw()
+        finally:
+            self._children.close()
+            self._screen.close()
+        outcome = self._stop or "finished"
+        self._book.write("stopped", why=outcome)
+        return outcome
+
+    def counts(self) -> Counter[str]:
+        """How many jobs there are of each state."""
+        return Counter(record.state for record in self.records.values())
+
+    def row(self, name: str) -> Row:
+        """A job as it is shown."""
+        record, attempt = self.records[name], self._running.get(name)
+        progress = Progress() if record.state == "queued" else self._log(name).read()
+        left = None if attempt is None else self._left_of(name, attempt)
+        return Row(record, progress, left)
+
+    def _recover(self) -> None:
+        """Take up what an earlier queue left: runs that live on are ended, and gone on with."""
+        left = [record for record in self.records.values() if record.state == "running"]
+        leftovers.end(left, GRACE_SECONDS)
+        for record in left:
+            done = need(self.folder / record.job.name) == "nothing"
+            self._note(record.job.name, "finished" if done else "cut", None, 0.0)
+
+    def _add(self, job: Job) -> None:
+        """Take a job up; one that is known keeps what became of it."""
+        record = self.records.get(job.name)
+        if record is None:
+            record = self.records[job.name] = Record(job)
+            self._book.write(
+                "job", run=job.name, options=job.options, env_steps=job.env_steps, kind=job.kind
+            )
+        if record.state in ("queued", "cut") or self._may_retry(record):
+            self._todo.append(job.name)
+
+    def _may_retry(self, record: Record) -> bool:
+        """Whether a run that failed is tried again; one of options that cannot be is not."""
+        failed = record.state == "failed" and record.code != 2
+        return failed and record.failures <= self._retries
+
+    def _go_on(self, stop: str) -> bool:
+        """Start what there is room for; False where nothing runs and nothing is to come."""
+        if stop and not self._stop:
+            self._stop = stop
+            self._screen.say(f"{stop}: the runs save and end; once more ends them at once")
+            for name, attempt in self._running.items():
+                self._end(name, attempt, SIGNALS[stop])
+        if not self._stop:
+            self._fill()
+        for name, attempt in self._running.items():
+            if attempt.kill_at is not None and time.monotonic() > attempt.kill_at:
+                self._children.signal(name, signal.SIGKILL)
+        if self._running:
+            return True
+        return not self._stop and (bool(self._todo) or self._source.more())
+
+    def _fill(self) -> None:
+        taken = {attempt.slot.number for attempt in self._running.values()}
+        for slot in self.slots:
+            if slot.number not in taken:
+                name = self._next()
+                if name is None:
+                    return
+                self._start(name, slot)
+
+    def _next(self) -> str | None:
+        """The next job that has to run; those that are done show on the way."""
+        for _ in range(len(self._todo)):
+            name = self._todo.popleft()
+            try:
+                match need(self.folder / name):
+                    case "nothing":
+                        self._note(name, "finished", 0, 0.0)
+                    case "wait":
+                        self._todo.append(name)
+                    case _:
+                        return name
+            except UsageError as error:
+                self._note(name, "failed", 2, 0.0, [str(error)])
+        while (job := self._source.next()) is not None:
+            self._add(job)
+            if job.name in self._todo:
+                return self._next()
+        return None
+
+    def _start(self, name: str, slot: Slot) -> None:
+        record, folder = self.records[name], self.folder / name
+        output = Output(self.folder / LOGS / f"{name}.log")
+        resumed = need(folder) == "resume"
+        argv = ["resume", str(folder)] if resumed else record.job.train(self.folder)
+        attempt = Attempt(slot, output, self._log(name).read().env_steps)
+        self._running[name] = attempt
+        self._children.start(name, argv, slot, output.path)
+        record.state, record.slot = "running", slot.number
+
+    def _hear(self) -> None:
+        try:
+            answers = self._children.hear(HEAR_SECONDS)
+        except StarterDied as death:
+            self._revive(death)
+            return
+        for answer in answers:
+            name = answer.get("started") or answer.get("ended")
+            if name not in self._running:
+                continue
+            if "started" in answer:
+                record, who = self.records[name], identity(answer["pid"])
+                record.pid, record.identity = answer["pid"], who
+                slot = self._running[name].slot.number
+                self._book.write("start", run=name, slot=slot, pid=record.pid, identity=who)
+            else:
+                self._starters = 0
+                self._ended(name, answer["code"])
+
+    def _revive(self, death: StarterDied) -> None:
+        """All runs died with their starter; they are gone on with under another."""
+        for name in list(self._running):
+            self._ended(name, None)
+        self._children.close()
+        self._starters += 1
+        if self._starters == STARTERS:
+            raise RuntimeError(f"the process that starts runs died {STARTERS} times: {death}")
+        if not self._stop:
+            self._children = self._open_children()
+
+    def _ended(self, name: str, code: int | None) -> None:
+        attempt, record = self._running.pop(name), self.records[name]
+        self.busy_seconds += attempt.seconds
+        state = self._judge(code, attempt.ended)
+        stranger = state == "cut" and code is not None and not self._stop
+        tail = attempt.output.tail(code) if state == "failed" else []
+        self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
+        cut = state == "cut" and (not stranger or record.failures <= self._retries)
+        if cut or self._may_retry(record):
+            self._todo.append(name)
+        else:
+            self._source.ended(record.job, state, self._log(name).read())
+
+    def _judge(self, code: int | None, ended: bool) -> State:
+        """What an exit code means."""
+        if code == 0:
+            return "finished"
+        if ended:
+            return "ended"
+        stopped = code is None or code in STOPPED or (bool(self._stop) and code == -signal.SIGKILL)
+        return "cut" if stopped else "failed"
+
+    def _note(
+        self,
+        name: str,
+        state: State,
+        code: int | None,
+        seconds: float,
+        tail: Sequence[str] = (),
+        *,
+        stranger: bool = False,
+    ) -> None:
+        """Write down an end, and show it.
+
+        Args:
+            stranger: it was stopped by someone else, which may happen again: it counts as failed.
+        """
+        event: dict[str, Any] = {"state": state, "code": code, "seconds": round(seconds, 3)}
+        event |= ({"tail": list(tail)} if tail else {}) | ({"stranger": True} if stranger else {})
+        self._book.write("end", run=name, **event)
+        record = self.records[name]
+        record.end(event)
+        self._screen.ended(self.row(name), self.counts(), self._left())
+
+    def _end(self, name: str, attempt: Attempt, number: int) -> None:
+        """Ask a run to save and end; it is killed where it does not."""
+        self._children.signal(name, number)
+        attempt.kill_at = time.monotonic() + GRACE_SECONDS
+
+    def _look(self) -> None:
+        """Read what runs wrote, tell the source, and draw."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        for name, attempt in self._running.items():
+            job, progress = self.records[name].job, self._log(name).read()
+            if not self._stop and not attempt.ended and self._source.seen(job, progress):
+                attempt.ended = True
+                self._end(name, attempt, signal.SIGTERM)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._screen.live:
+            rows = [self.row(name) for name in self.records]
+            self._screen.draw(rows, summary(rows, self.seconds, self._left()))
+
+    def _left_of(self, name: str, attempt: Attempt) -> float | None:
+        now, total = self._log(name).read().env_steps, self.records[name].job.env_steps
+        return estimate.of_run(now - attempt.steps_then, total - now, attempt.seconds)
+
+    def _left(self) -> float | None:
+        running = {n: (self._left_of(n, a), a.seconds) for n, a in self._running.items()}
+        return estimate.of_all(self.records.values(), running, len(self.slots))
+
+    def _log(self, name: str) -> Log:
+        return self._logs.setdefault(name, Log(self.folder / name, self._column))

@@ -1,0 +1,325 @@
+"""A sweep from its jobs to its end: the folder, the plan, the queue, and what is said of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlpyt.errors import UsageError
+from rlpyt.launch import journal
+from rlpyt.launch.children import Children
+from rlpyt.launch.hardware import read_machine
+from rlpyt.launch.jobs import Job
+from rlpyt.launch.journal import Journal, Record, State
+from rlpyt.launch.options import QueueOptions
+from rlpyt.launch.progress import EVALUATION, Log, Progress
+from rlpyt.launch.queue import LOGS, Queue, Source
+from rlpyt.launch.slots import Slot, check_threads, describe, plan
+from rlpyt.launch.table import Row, Screen, summary, table
+from rlpyt.logging.displays import Mode, choose
+from rlpyt.logging.text import format_duration
+
+EXIT_CODES = {"interrupted": 130, "terminated": 75}
+SHOWN_FAILURES, SHOWN_LINES = 5, 3
+
+
+@dataclass(frozen=True)
+class SweptRun:
+    """What became of one run of a sweep."""
+
+    name: str
+    state: State
+    code: int | None  # its last exit code
+    folder: Path
+    command: str
+    env_steps: int
+    train_return: float | None
+    eval_return: float | None
+    tail: tuple[str, ...]  # the last lines that it wrote, where it failed
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What became of a sweep."""
+
+    folder: Path
+    status: str  # "finished", "interrupted" (Ctrl-C), "terminated" (SIGTERM)
+    runs: list[SweptRun]
+    seconds: float = 0.0
+    utilization: float = 0.0  # of the slots' time, what a run was in one
+
+    @property
+    def failed(self) -> list[SweptRun]:
+        """The runs that are not done."""
+        return [run for run in self.runs if run.state not in ("finished", "ended")]
+
+    @property
+    def code(self) -> int:
+        """The exit code of the command."""
+        return EXIT_CODES.get(self.status, 1 if self.failed else 0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        runs = [dataclasses.asdict(run) | {"folder": str(run.folder)} for run in self.runs]
+        done = len(self.runs) - len(self.failed)
+        return {
+            "folder": str(self.folder),
+            "status": self.status,
+            "finished": done,
+            "failed": sum(run.state == "failed" for run in self.runs),
+            "seconds": round(self.seconds, 3),
+            "utilization": round(self.utilization, 4),
+            "runs": runs,
+        }
+
+
+def run_sweep(
+    folder: Path,
+    jobs: Sequence[Job],
+    options: QueueOptions,
+    *,
+    mode: Mode = "auto",
+    cwd: Path | None = None,
+    again: bool = False,
+    source: Source | None = None,
+    total: int | None = None,
+    column: str = EVALUATION,
+) -> Sweep:
+    """Run jobs in a folder, and go on with what an earlier queue left there.
+
+    Args:
+        folder: the sweep's.
+        jobs: all that are known.
+        options: of the queue.
+        mode: "quiet" shows nothing, "plain" never redraws.
+        cwd: where the runs run; None is here.
+        again: try again what failed, however often it did.
+        source: brings more jobs, and watches all of them.
+        total: how many runs there will be; None: as many as there are jobs.
+        column: of progress.csv, which the source watches.
+    """
+    _make(folder)
+    with ExitStack() as stack:
+        stack.enter_context(journal.held(folder))
+        records = journal.records(journal.read(folder)) if (folder / journal.FILE).exists() else {}
+        _refuse_other_commands(records, jobs, folder)
+        book = Journal(folder)
+        stack.callback(book.close)
+        screen = Screen(choose(mode, None), total or len(jobs))
+        stack.callback(screen.close)
+        screen.say(f"sweep · {total or len(jobs)} runs · {folder}")
+        if before := _before(records):
+            screen.say(before)
+        lacking = [job for job in jobs if _state(records, job) != "finished"]
+        if not lacking and source is None:
+            return _ended(Sweep(folder, "finished", _all_swept(records, folder)), screen)
+        machine = read_machine()
+        either = [plan(machine, options, takes_gpu=x) for x in (False, bool(machine.gpus))]
+        threads = min(len(slot.cpus) for slots in either for slot in slots)
+        cwd = cwd or Path.cwd()
+
+        def open_children() -> Children:
+            children = Children(options.python, cwd, threads, options.preload)
+            stack.callback(children.close)
+            children.ready()
+            return children
+
+        children = open_children()
+        slots = either[_look(children, lacking)]
+        for asked in {job.run.loop.threads for job in lacking if job.run is not None}:
+            check_threads(asked, slots)
+        screen.say(describe(slots, machine))
+        _open(book, slots, options, cwd)
+        if again:
+            for record in records.values():
+                if record.state in ("failed", "cut"):
+                    book.write("retry", run=record.job.name)
+                    record.retry()
+        retries = options.retries
+        queue = Queue(folder, book, records, slots, open_children, screen, retries, source, column)
+        status = queue.run(jobs, children)
+        busy = queue.busy_seconds / max(queue.seconds * len(slots), 1e-9)
+        found = _all_swept(records, folder)
+        return _ended(Sweep(folder, status, found, queue.seconds, busy), screen)
+
+
+def look_at(folder: Path) -> tuple[Sweep, list[str]]:
+    """What became of a sweep so far, and the lines that show it."""
+    records = journal.records(journal.read(folder))
+    holder = journal.holder(folder)
+    for record in records.values():
+        if record.state == "running" and holder is None:
+            record.state = "cut"
+    logs = {name: Log(folder / name).read() for name in records}
+    rows = [Row(record, logs[name]) for name, record in records.items()]
+    status = "running" if holder else "stopped"
+    if all(record.state in ("finished", "ended") for record in records.values()):
+        status = "finished"
+    head = f"{folder} · {summary(rows)}"
+    head += f" · its queue is process {holder}" if holder else ""
+    lines = ["".join(text for text, _ in line) for line in table(rows, head, 120, len(rows) + 9)]
+    sweep = Sweep(folder, status, [_swept(row, folder) for row in rows])
+    return sweep, lines + ([] if holder else _failures(sweep))
+
+
+def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
+    """Go on with the sweep of a folder, and try again what failed."""
+    events = journal.read(folder)
+    queues = [event for event in events if event["event"] == "queue"]
+    cwd = Path(queues[-1]["cwd"]) if queues else Path.cwd()
+    if not cwd.is_dir():
+        cwd = Path.cwd()
+    if cwd.resolve() != Path.cwd():
+        folder = folder.resolve()  # the runs are given it where they run
+    jobs = [record.job for record in journal.records(events).values()]
+    return run_sweep(folder, jobs, options, mode=mode, cwd=cwd, again=True)
+
+
+def options_of(folder: Path) -> QueueOptions:
+    """How the queue of a sweep was run last."""
+    queues = [event for event in journal.read(folder) if event["event"] == "queue"]
+    known = {field.name for field in dataclasses.fields(QueueOptions)}
+    kept = queues[-1]["options"] if queues else {}
+    return QueueOptions(**{name: value for name, value in kept.items() if name in known})
+
+
+def planned(folder: Path, jobs: Sequence[Job]) -> Sweep:
+    """A sweep of which nothing was run."""
+    rows = [Row(Record(job), Progress()) for job in jobs]
+    return Sweep(folder, "planned", [_swept(row, folder) for row in rows])
+
+
+def _make(folder: Path) -> None:
+    if folder.exists() and not (folder / journal.FILE).exists():
+        others = {path.name for path in folder.iterdir()} - {journal.LOCK}
+        if others:
+            raise UsageError(
+                f"{folder} is there and is no sweep's (it has no {journal.FILE}); choose another "
+                "--name or --runs"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made ({error.strerror}); choose a folder that can be written with "
+            "--runs"
+        ) from None
+
+
+def _refuse_other_commands(records: dict[str, Record], jobs: Sequence[Job], folder: Path) -> None:
+    for job in jobs:
+        known = records.get(job.name)
+        if known is not None and known.job.options != job.options:
+            raise UsageError(
+                f"{folder} holds {job.name} by another command ({shlex.join(known.job.options)}; "
+                f"now {shlex.join(job.options)}); choose another --name"
+            )
+
+
+def _state(records: dict[str, Record], job: Job) -> State:
+    return records[job.name].state if job.name in records else "queued"
+
+
+def _look(children: Children, jobs: Sequence[Job]) -> bool:
+    """Whether runs take a GPU; refuses what cannot be made, one of each kind being looked at."""
+    first = {job.kind: job for job in reversed(jobs)}
+    found = children.look([job.options for job in first.values()])
+    for job, seen in zip(first.values(), found, strict=True):
+        if seen.get("usage"):
+            raise UsageError(f"rlpyt train {shlex.join(job.options)}: {seen['error']}")
+        if "error" in seen:
+            print(f"warning: {job.kind} may fail: {seen['error']}", file=sys.stderr)
+    devices = {seen.get("device", "cpu") for seen in found}
+    numbered = [device for device in devices if device.startswith("cuda:")]
+    if numbered and numbered != ["cuda:0"]:
+        raise UsageError(
+            f"device={numbered[0]}: a run sees the GPUs of its slot alone, numbered from 0; give "
+            "--device cuda"
+        )
+    return any(device.startswith("cuda") for device in devices)
+
+
+def _before(records: dict[str, Record]) -> str:
+    """What an earlier queue left, in a line."""
+    counts = {
+        "finished": sum(record.state == "finished" for record in records.values()),
+        "to go on with": sum(record.state in ("cut", "running") for record in records.values()),
+        "failed": sum(record.state == "failed" for record in records.values()),
+    }
+    found = [f"{n} {what}" for what, n in counts.items() if n]
+    return f"before   {', '.join(found)}" if found else ""
+
+
+def _open(book: Journal, slots: Sequence[Slot], options: QueueOptions, cwd: Path) -> None:
+    book.write(
+        "queue",
+        format=journal.FORMAT,
+        pid=os.getpid(),
+        identity=journal.identity(os.getpid()),
+        command=sys.argv,
+        cwd=str(cwd),
+        slots=[str(slot) for slot in slots],
+        options=dataclasses.asdict(options),
+    )
+
+
+def _all_swept(records: dict[str, Record], folder: Path) -> list[SweptRun]:
+    return [
+        _swept(Row(record, Log(folder / name).read()), folder) for name, record in records.items()
+    ]
+
+
+def _ended(sweep: Sweep, screen: Screen) -> Sweep:
+    for line in _farewell(sweep):
+        screen.say(line)
+    return sweep
+
+
+def _swept(row: Row, folder: Path) -> SweptRun:
+    record, progress = row.record, row.progress
+    return SweptRun(
+        record.job.name,
+        record.state,
+        record.code,
+        folder / record.job.name,
+        record.job.command(folder),
+        progress.env_steps,
+        progress.train_return,
+        progress.eval_return,
+        record.tail,
+    )
+
+
+def _farewell(sweep: Sweep) -> list[str]:
+    done, all_ = len(sweep.runs) - len(sweep.failed), len(sweep.runs)
+    took = f"{done} of {all_} runs · {format_duration(sweep.seconds)}"
+    took += f" · slots {100 * sweep.utilization:.0f} % taken" if sweep.seconds else ""
+    what = sweep.status if sweep.status in EXIT_CODES else "finished"
+    lines = [f"{what} {took}", *_failures(sweep)]
+    if sweep.status in EXIT_CODES:
+        lines.append(f"the same command goes on; so does: rlpyt sweep retry {sweep.folder}")
+    elif not sweep.failed:
+        lines.append(f"rlpyt plot {sweep.folder}")
+    return lines
+
+
+def _failures(sweep: Sweep) -> list[str]:
+    failed = [run for run in sweep.runs if run.state == "failed"]
+    lines: list[str] = []
+    for run in failed[:SHOWN_FAILURES]:
+        lines.append(
+            f"failed   {run.name}: exit code {run.code}, {sweep.folder / LOGS / run.name}.log"
+        )
+        lines += [f"         {line}" for line in run.tail[-SHOWN_LINES:]]
+    if len(failed) > SHOWN_FAILURES:
+        lines.append(f"         and {len(failed) - SHOWN_FAILURES} more")
+    if failed:
+        lines.append(f"again with: rlpyt sweep retry {sweep.folder}")
+    return lines
