@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import types
 import typing
@@ -41,7 +42,7 @@ def flags_of(kind: Any, path: tuple[str, ...] = ()) -> Iterator[Flag]:
         path: where it lies in an outer one.
     """
     cls = kind if isinstance(kind, type) else type(kind)
-    hints = typing.get_type_hints(cls, include_extras=True)
+    hints = _hints(cls)
     for field in dataclasses.fields(cls):
         hint, extras = hints[field.name], ()
         if typing.get_origin(hint) is Annotated:
@@ -58,6 +59,12 @@ def flags_of(kind: Any, path: tuple[str, ...] = ()) -> Iterator[Flag]:
                 others += extra.aliases or ()
         spellings = tuple(dict.fromkeys((own, *others)))
         yield Flag(field.name, path, spellings, hint, Positional in extras)
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """Types of the fields; a sweep asks for those of every run."""
+    return typing.get_type_hints(cls, include_extras=True)
 
 
 def fitted(value: Any, hint: Any) -> Any:

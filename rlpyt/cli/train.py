@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
@@ -115,6 +116,7 @@ def _all_flags() -> list[Flag]:
     )
 
 
+@functools.cache
 def _flags(algo: str) -> list[Flag]:
     return list(flags_of(_options(Run(EnvOptions(""), ALGORITHMS[algo]()))))
 
