@@ -6,7 +6,8 @@ A saved agent is opened with these alone; `build` adds what trains it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,14 +40,24 @@ from rlpyt.returns import make as make_returns
 from rlpyt.rows import Window, example_row, is_image
 from rlpyt.run import Run
 from rlpyt.samplers.sampler import Sampler
+from rlpyt.storage import Memory
 from rlpyt.vector.choose import environments
 
+TRAINING = (noise.TRAINING_RESETS, noise.ACTION_NOISE)
+EVALUATION = (noise.EVALUATION_RESETS, noise.EVALUATION_NOISE)
 EVALUATION_ENVS = 8  # at most; an evaluation of fewer episodes has fewer
 EVALUATION_HORIZON = 16  # rows between looks at who is done
 
 Agent = PolicyGradientAgent | QLearningAgent | QValueAgent
 ModelFactory = Callable[[EnvSpec], Any]  # makes a Model as the algorithm's agent describes it
 Check = Callable[[], None]  # raises where the agent's weights are not finite
+
+
+@dataclass
+class Home:
+    """A run's folder, once there is one: what its processes leave behind is written there."""
+
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class Opened:
     spec: EnvSpec
     agent: Agent  # on its device
     resolved: Resolved
+    home: Home = field(default_factory=Home)
 
     def sampler(
         self, actor: Any, window: Any, roles: tuple[int, int], check: Check, noisy: bool = True
@@ -65,16 +77,32 @@ class Opened:
 
         Args:
             actor: answers the rows.
+            window: in shared memory where processes step the environments.
             roles: streams of `noise`, of resets and of actions.
             noisy: False has the actor answer greedily.
         """
         resets, actions = roles
         seed, count = self.resolved.seed, window.num_envs
-        seeds, how = ResetSeeds(seed, resets), self.resolved.vectorization
-        envs = environments(self.run.env, self.spec, count, seeds, how)
+        envs = self._environments(window, ResetSeeds(seed, resets))
         drawn = Noise(seed, actions, range(count), actor.uniforms, actor.normals) if noisy else None
-        strict = self.run.env.strict_bounds
-        return Sampler(envs, actor, window, drawn, strict_bounds=strict, check=check)
+        return Sampler(
+            envs,
+            actor,
+            window,
+            drawn,
+            strict=self.run.sampler.strict,
+            strict_bounds=self.run.env.strict_bounds,
+            check=check,
+        )
+
+    def _environments(self, window: Any, seeds: ResetSeeds) -> Any:
+        """Environments for the columns of a window: here, or in processes of their own."""
+        resolved, env = self.resolved, self.run.env
+        groups = resolved.groups if seeds.role == noise.TRAINING_RESETS else 1
+        if window.memory is None:
+            how = resolved.vectorization
+            return environments(env, self.spec, window.num_envs, seeds, how, groups)
+        raise NotImplementedError
 
     def evaluator(self, check: Check | None = None) -> Evaluator:
         """What plays the run's evaluations; its environments are made when they are needed.
@@ -91,11 +119,12 @@ class Opened:
         loop, algo = self.run.loop, self.run.algo
         count = max(1, min(EVALUATION_ENVS, loop.eval_episodes))
         noisy = loop.eval_stochastic or getattr(algo, "eval_epsilon", 0.0) > 0
-        window = make_window(self.spec, self.agent, EVALUATION_HORIZON, count, None, keeps=False)
-        roles = (noise.EVALUATION_RESETS, noise.EVALUATION_NOISE)
-        return self.sampler(
-            self.agent.evaluation(loop.eval_stochastic), window, roles, check, noisy
+        memory = None if self.resolved.sampler == "serial" else Memory()
+        window = make_window(
+            self.spec, self.agent, EVALUATION_HORIZON, count, None, keeps=False, memory=memory
         )
+        actor = self.agent.evaluation(loop.eval_stochastic)
+        return self.sampler(actor, window, EVALUATION, check, noisy)
 
 
 def open_agent(
@@ -227,11 +256,14 @@ def make_window(
     num_envs: int,
     state_interval: int | None,
     keeps: bool = True,
+    memory: Memory | None = None,
+    state_memory: Memory | None = None,
 ) -> Window:
     """A window for an agent's rows.
 
     Args:
         keeps: whether what the agent keeps beside its actions is written down.
+        memory, state_memory: shared, for the rows, and for the states.
     """
     return Window(
         example_row(spec, agent.example_kept() if keeps else ()),
@@ -241,6 +273,8 @@ def make_window(
         frame_stack=spec.frame_stack,
         state=agent.model.initial_state(num_envs),
         state_interval=state_interval,
+        memory=memory,
+        state_memory=state_memory,
     )
 
 

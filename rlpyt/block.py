@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
-from rlpyt.rows import FrameStacks, Inputs, Row, Slot, float_leaves, read_inputs
+from rlpyt.frames import FrameStacks
+from rlpyt.rows import Inputs, Row, Slot, float_leaves, read_inputs
 from rlpyt.storage import as_arrays, as_tensors
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Block:
     """A slice of the ring's columns."""
 
     def __init__(self, ring: Ring, index: int, columns: slice) -> None:
-        self.ring, self.columns = ring, columns
+        self.ring, self.index, self.columns = ring, index, columns
         self.rows: Row = ring.rows[:, columns]  # numpy, [S, b, ...]
         self.states = as_tensors(tree_map(lambda x: x[:, columns], ring.states))  # [S / k, b, ...]
         self._counters = ring._counters[:, index]
@@ -48,6 +49,11 @@ class Block:
         self._inputs = read_inputs(tensors, tensors.observation, tensors.action, ring.reads)
         self._floats = bool(float_leaves(self.rows.action))
         self._stacks = FrameStacks(self.rows.observation, None, ring.frame_stack)
+
+    def part(self, columns: slice) -> Block:
+        """Some of its columns, counted from its first: for who answers them, not for a writer."""
+        first = self.columns.start
+        return Block(self.ring, self.index, slice(first + columns.start, first + columns.stop))
 
     @property
     def answered(self) -> int:

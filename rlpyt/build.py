@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from rlpyt import memory_budget, noise
+from rlpyt.acting import TRAINING, Home
 from rlpyt.acting import Agent as Agent
 from rlpyt.acting import ModelFactory as ModelFactory
 from rlpyt.acting import load_weights as load_weights
@@ -42,8 +43,9 @@ from rlpyt.ring import Ring
 from rlpyt.ring_window import RingWindow
 from rlpyt.rows import example_row
 from rlpyt.run import Run
+from rlpyt.run_rows import make_rows
 from rlpyt.samplers.sampler import Sampler
-from rlpyt.storage import to_device
+from rlpyt.storage import Memory
 
 WINDOW_LEARNERS = {"ppo": PPO, "a2c": A2C}
 REPLAY_LEARNERS = {"dqn": DQN, "r2d1": R2D1, "ddpg": DDPG, "td3": TD3, "sac": SAC, "d4pg": D4PG}
@@ -61,10 +63,13 @@ class Parts:
     resolved: Resolved
     replay: Replay | None = None
     solved_return: float | None = None  # what the environment's registration calls solved
+    home: Home = field(default_factory=Home)
 
     def close(self) -> None:
-        self.sampler.envs.close()
-        self.evaluator.close()
+        try:
+            self.sampler.close()
+        finally:
+            self.evaluator.close()
 
 
 def build(
@@ -82,51 +87,55 @@ def build(
     """
     opened = open_agent(run, resolved, model=model)
     spec, agent, resolved = opened.spec, opened.agent, opened.resolved
-    replay, window, source = make_storage(run, spec, agent, resolved.seed)
+    memory = Memory() if resolved.sampler != "serial" or run.sampler.asynchronous else None
+    replay, window, source = make_storage(run, spec, agent, resolved, memory)
     learner: Any = (WINDOW_LEARNERS | REPLAY_LEARNERS)[run.algo_name]
     drawn, compiled = _generator(resolved.seed), resolved.compile
     algorithm = learner(agent, run.algo, source, run.schedule_steps, drawn, compiled)
     check = _finite(algorithm)
-    roles = (noise.TRAINING_RESETS, noise.ACTION_NOISE)
-    sampler = opened.sampler(agent, window, roles, check)
-    return Parts(spec, agent, algorithm, sampler, opened.evaluator(check), resolved, replay)
+    sampler = opened.sampler(agent, window, TRAINING, check)
+    return Parts(
+        spec,
+        agent,
+        algorithm,
+        sampler,
+        opened.evaluator(check),
+        resolved,
+        replay,
+        home=opened.home,
+    )
 
 
 def make_storage(
-    run: Run, spec: EnvSpec, agent: Agent, seed: int
+    run: Run, spec: EnvSpec, agent: Agent, resolved: Resolved, memory: Memory | None
 ) -> tuple[Replay | None, Any, Any]:
     """Where a run's rows go.
+
+    Args:
+        memory: shared, where other processes write rows.
 
     Returns:
         The replay, if it learns from one; the window that is collected into; and what the algorithm
         is made with, the replay or the number of environments.
     """
-    num_envs = run.env.num_envs
-    if isinstance(run.algo, ReplayOptions):
-        replay = make_replay(run, spec, agent, seed)
-        window = RingWindow(replay.ring.blocks[0], agent.model.initial_state(num_envs))
-        return replay, window, replay
-    interval = run.algo.state_interval
-    return None, make_window(spec, agent, run.algo.horizon, num_envs, interval), num_envs
-
-
-def make_replay(run: Run, spec: EnvSpec, agent: Agent, seed: int) -> Replay:
-    """An empty replay for a run's rows."""
     algo, num_envs = run.algo, run.env.num_envs
-    assert isinstance(algo, ReplayOptions)
+    states = resolved.sampler == "replicated" or run.sampler.asynchronous
+    if not isinstance(algo, ReplayOptions):
+        return None, make_rows(run, spec, agent, memory, states=states), num_envs
     row, state = example_row(spec, agent.example_kept()), agent.model.initial_state(num_envs)
     per_row = memory_budget.row_bytes(row, state, algo.start_interval, algo.prioritized)
     memory_budget.require(min(algo.replay_size, run.loop.env_steps), per_row)
-    ring = ring_of(algo.replay_memory, agent.device)(
-        row,
-        algo.replay_size // num_envs,
-        num_envs,
-        algo.horizon,
-        reads=agent.model.reads,
-        frame_stack=spec.frame_stack,
-        state=to_device(state, "cpu"),
-        state_interval=algo.start_interval,
-    )
+    kind = ring_of(algo.replay_memory, agent.device)
+    window = make_rows(run, spec, agent, memory, states=states, ring=kind)
+    assert isinstance(window, RingWindow)
+    replay = make_replay(run, agent, window.block.ring, resolved.seed)
+    return replay, window, replay
+
+
+def make_replay(run: Run, agent: Agent, ring: Ring, seed: int) -> Replay:
+    """What draws from a run's ring."""
+    algo = run.algo
+    assert isinstance(algo, ReplayOptions)
     length, trained = algo.item_length, algo.trained
     selector: Uniform | Prioritized = Uniform(ring, length, trained)
     if algo.prioritized:

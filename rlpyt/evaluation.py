@@ -120,7 +120,7 @@ class Evaluator:
 
     def close(self) -> None:
         if self._sampler is not None:
-            self._sampler.envs.close()
+            self._sampler.close()
             self._sampler = None
 
 

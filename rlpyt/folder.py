@@ -20,9 +20,10 @@ from typing import Any
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.run import ALGORITHMS, LoopOptions, Run, network_of
+from rlpyt.samplers.options import SamplerOptions
 
 FORMAT = 1
-PARTS = ("env", "algo", "model", "loop")
+PARTS = ("env", "algo", "model", "loop", "sampler")
 _NEEDED = {"format", "algo", "env", "status", "env_steps", "options", "resolved", "resumed"}
 _VERSIONED = ("rlpyt", "torch", "numpy", "gymnasium", "ale-py", "mujoco")
 
@@ -141,6 +142,7 @@ class RunFolder:
                 loop=_construct(LoopOptions, parts["loop"]),
                 preset=content.get("preset", "none"),
                 schedule_steps_from=content.get("schedule_steps"),
+                sampler=_construct(SamplerOptions, parts.get("sampler", {})),
             )
         except (KeyError, TypeError) as error:
             raise UsageError(

@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import sys
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import torch
 
@@ -16,7 +16,8 @@ from rlpyt.algos.options import ReplayOptions
 from rlpyt.cores import allowed_cores
 from rlpyt.errors import UsageError
 from rlpyt.run import Run
-from rlpyt.vector.choose import Vectorization, choose
+from rlpyt.samplers.choose import choose
+from rlpyt.vector.choose import Vectorization
 
 COMPILED_UPDATES = 100_000  # from so many on a run of a small network is compiled
 COMPILED_IMAGE_UPDATES = 10_000  # and of one that reads images
@@ -36,6 +37,9 @@ class Resolved:
     allocator: str
     vectorization: Vectorization
     reasons: dict[str, str]
+    sampler: Literal["serial", "workers", "replicated"] = "serial"
+    workers: int = 0  # processes that step environments
+    groups: int = 1  # of environments, that take turns
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,6 +75,7 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
     compiled = loop.compile == "on"
     if loop.compile == "auto":
         compiled, reasons["compile"] = _compilation(run, images, device)
+    chosen = choose(run.sampler, run.env, images, allowed_cores())
     return Resolved(
         seed,
         device,
@@ -78,8 +83,31 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
         compiled,
         loop.precision,
         loop.allocator,
-        choose(run.env, allowed_cores()),
-        reasons,
+        chosen.vectorization,
+        reasons | chosen.reasons,
+        chosen.sampler,
+        chosen.workers,
+        chosen.groups,
+    )
+
+
+def with_sampler(resolved: Resolved, run: Run, images: bool) -> Resolved:
+    """The choices of a run that goes on with another sampler: all but the sampler stay.
+
+    Args:
+        run: with the options of the new sampler.
+        images: whether its environments observe any.
+    """
+    env = replace(run.env, vectorization=resolved.vectorization)
+    chosen = choose(run.sampler, env, images, allowed_cores())
+    names = ("sampler", "workers", "groups")
+    kept = {name: why for name, why in resolved.reasons.items() if name not in names}
+    return replace(
+        resolved,
+        sampler=chosen.sampler,
+        workers=chosen.workers,
+        groups=chosen.groups,
+        reasons=kept | chosen.reasons,
     )
 
 

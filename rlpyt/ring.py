@@ -21,17 +21,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
-from rlpyt.block import ANSWERED, RESERVED, Block, fence
+from rlpyt.block import ANSWERED, RENEWED, RESERVED, Block, fence
 from rlpyt.errors import UsageError
 from rlpyt.packed import PackedRows
+from rlpyt.places import Cyclic
 from rlpyt.rows import Row, Window
 from rlpyt.storage import as_arrays, zeros
+
+if TYPE_CHECKING:
+    from rlpyt.storage import Memory
 
 MARGIN = 4  # windows that a writer may advance while a reader copies
 ROUNDS = 1000  # of drawing again: if 1 row in 16 is live, one item in 1e28 needs more
@@ -57,7 +61,8 @@ class Ring:
         state_interval: the state is kept at every k-th row; items begin at such rows only.
         blocks: into how many blocks the columns are cut; sizes differ by at most one.
         asynchronous: rows are read while others are written.
-        shared: in memory that processes forked later see too.
+        lag: windows that a writer may advance while a reader copies, if asynchronous.
+        shared: memory that other processes see too; None: of this process alone.
     """
 
     def __init__(
@@ -73,7 +78,8 @@ class Ring:
         state_interval: int = 1,
         blocks: int = 1,
         asynchronous: bool = False,
-        shared: bool = False,
+        lag: int = MARGIN,
+        shared: Memory | None = None,
     ) -> None:
         self.history = max(frame_stack - 1, 1)  # H, rows that are read before an item's first
         least = max(horizon, self.history + 1)
@@ -87,18 +93,21 @@ class Ring:
             raise UsageError(f"{blocks} blocks of {num_envs} environments; choose 1 to {num_envs}")
         self.capacity, self.num_envs, self.horizon = capacity, num_envs, horizon
         self.reads, self.frame_stack, self.state_interval = reads, frame_stack, state_interval
-        self.margin = MARGIN * horizon if asynchronous else 0
+        self.margin = lag * horizon if asynchronous else 0
         needed = capacity + 1 + (horizon + self.margin if asynchronous else 0)
         num_states = -(-needed // state_interval)
         self.num_slots = num_states * state_interval  # S
         self.overtaken = 0  # items given up because the writer reached them
-        self._packed = PackedRows(example, (self.num_slots, num_envs), shared=shared)
+        self._seen: list[tuple[int, int]] | None = None  # bounds at the newest look
+        self.places, self.memory = Cyclic(example, self.num_slots, num_envs), shared
+        self._packed = self.places.packed(shared)
         self.rows: Row = self._packed.tree
         one_state = tree_map(lambda x: x[0], as_arrays(state))
         self.states = zeros(one_state, (num_states, num_envs), shared=shared)
         line = np.zeros(8, np.int64)  # a cache line, of which a counter is the first 8 bytes
         self._counters: np.ndarray = zeros(line, (3, blocks), shared=shared)[..., 0]
-        self._counters[RESERVED] = 1  # row 0 is in flight before any is answered
+        if shared is None or shared.created:
+            self._counters[RESERVED] = 1  # row 0 is in flight before any is answered
         ends = np.arange(blocks + 1) * num_envs // blocks
         self._begins, self.sizes = ends[:-1], np.diff(ends)
         self.columns = np.split(np.arange(num_envs), ends[1:-1])  # of each block
@@ -125,6 +134,23 @@ class Ring:
         self._copies[window] = Copies(ahead, self._packed.copies_into(rows), pairs)
         return window
 
+    def look(self, answered: int | None = None) -> None:
+        """Let what can be read be what is there now, until the next look.
+
+        A learner that looks once for each time it learns draws the same, whatever is written
+        meanwhile: its draws depend on when it looked alone. A writer that has advanced by no more
+        than `lag` windows since overtakes none of them.
+
+        Args:
+            answered: of each block, at most what is answered by now, at least what was at the look
+                before; None: as the counters say, while no writer is at work.
+        """
+        before, self._seen = self._seen, None
+        if answered is None or before is None:
+            self._seen = self._bounds()
+            return
+        self._seen = [(max(lo, answered - self.capacity), answered) for lo, _ in before]
+
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Per block lo and answered: rows [p, q] can be read where p >= lo and q < answered."""
         lo, answered = zip(*self._bounds(), strict=True)
@@ -132,6 +158,8 @@ class Ring:
 
     def _bounds(self) -> list[tuple[int, int]]:
         """The same as numbers: of the few blocks there are, NumPy takes longer."""
+        if self._seen is not None:
+            return self._seen
         answered = self._counters[ANSWERED].tolist()
         fence()
         reserved = self._counters[RESERVED].tolist()
@@ -146,7 +174,9 @@ class Ring:
 
     @property
     def progress(self) -> bytes:
-        """Differs from what it was before where a counter has moved since."""
+        """Differs from what it was before where what can be read has changed since."""
+        if self._seen is not None:
+            return self._counters[RENEWED].tobytes() + np.array(self._seen).tobytes()
         return self._counters.tobytes()
 
     def starts(self, length: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.block import Block
-from rlpyt.rows import Inputs, Row, Slot
+from rlpyt.rows import FedState, Inputs, Row, Slot
+
+if TYPE_CHECKING:
+    from rlpyt.storage import Memory
 
 
 class RingWindow:
@@ -20,29 +23,47 @@ class RingWindow:
     Args:
         block: where the columns lie, all of them.
         state: the agent's initial state, [B, ...] tensors or ().
+        state_memory: shared, for the state that is fed next, which is then on the CPU.
     """
 
-    def __init__(self, block: Block, state: Any) -> None:
-        self.block, self.state = block, state
+    def __init__(self, block: Block, state: Any, state_memory: Memory | None = None) -> None:
+        self.block, self.places, self.memory = block, block.ring.places, block.ring.memory
+        self._fed = FedState(state, state_memory)
         self.num_envs = block.columns.stop - block.columns.start
+        self.columns, self.total_envs = slice(0, self.num_envs), self.num_envs
         self.longest = self.horizon = block.ring.horizon
         self.start = block.answered  # absolute number of row 0
         self.slots: list[Slot] = [block.at(self.start)]  # rows 0 .. T, or that in flight alone
         self._rows: Row | None = None  # of this window, once they were asked for
-        self._keeps = bool(tree_leaves(state))
-        self._interval = block.ring.state_interval
+
+    @property
+    def state(self) -> Any:
+        """What the agent is fed at row 0, and after the window at the row in flight; [B, ...]."""
+        return self._fed.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._fed.set(state)
+
+    @property
+    def boundary(self) -> int:
+        """Absolute number of the row that has arrived and is not answered, between windows."""
+        return self.block.answered
+
+    def part(self, columns: slice) -> RingPart:
+        """Some columns, seen as a window of their own."""
+        return RingPart(self, columns)
 
     def begin(self, horizon: int | None = None) -> None:
         """Go on behind the rows that are answered, with the one that has arrived."""
         self.horizon = horizon or self.longest
         self.start = self.block.reserve(self.horizon)
-        self.slots = [self.block.at(self.start + t) for t in range(self.horizon + 1)]
+        self.slots = slots_of(self.block, self.start, self.horizon)
         self._rows = None
 
     def keep(self, t: int, state: Any) -> None:
         """Keep the state as fed at row t, if it is one of every `state_interval` rows."""
-        if self._keeps and (self.start + t) % self._interval == 0:
-            tree_map(lambda old, new: old.copy_(new), self.block.kept_state(self.start + t), state)
+        keep(self.block, self.start + t, state)
 
     def finish(self, state: Any) -> None:
         """All rows are answered and the next has arrived, at which the agent is fed `state`."""
@@ -66,16 +87,13 @@ class RingWindow:
         """What the agent reads at row t, tensors [B, ...]; stacks are valid until the next call."""
         return self.block.acting_inputs(self.start + t)
 
+    whole_inputs = acting_inputs
+
     @property
     def rows(self) -> Row:
         """Rows 0 .. T, numpy [T+1, B, ...]; a view, or across the ring's seam a copy."""
         if self._rows is None:
-            begin = self.start % self.block.ring.num_slots
-            end = begin + self.horizon + 1
-            at: Any = slice(begin, end)
-            if end > self.block.ring.num_slots:
-                at = np.arange(begin, end) % self.block.ring.num_slots
-            self._rows = self.block.rows[at]
+            self._rows = rows_of(self.block, self.start, self.horizon)
         return self._rows
 
     def carry(self) -> dict[str, Any]:
@@ -97,3 +115,79 @@ class RingWindow:
             self.block.go_on_at(a)
         self.start, self._rows = a, None
         self.slots = [self.block.at(a)]
+
+
+class RingPart:
+    """Some columns of a ring's window: the same rows and states, seen as a window of their own.
+
+    It reserves and publishes nothing. Where the window itself is in another process, who is at
+    work there says by `follow` which rows are present.
+    """
+
+    def __init__(self, whole: RingWindow, columns: slice) -> None:
+        self.whole, self.columns, self.total_envs = whole, columns, whole.num_envs
+        self.block = whole.block.part(columns)
+        self.num_envs = columns.stop - columns.start
+        self.follow(whole.start, whole.horizon)
+
+    @property
+    def state(self) -> Any:
+        """What the agent is fed next, [b, ...]; views of the whole window's."""
+        return tree_map(lambda x: x[self.columns], self.whole.state)
+
+    def follow(self, start: int, horizon: int | None = None) -> None:
+        """The present rows are T = `horizon` from number `start` on, and the one after them."""
+        self.start, self.horizon = start, horizon or self.whole.longest
+        self.slots = slots_of(self.block, self.start, self.horizon)
+
+    def begin(self, horizon: int | None = None) -> None:
+        """The window itself has made room."""
+        if horizon not in (None, self.horizon):
+            raise ValueError(f"{horizon} rows, where {self.horizon} are present")
+
+    def keep(self, t: int, state: Any) -> None:
+        """Keep the state as fed at row t, if it is one of every `state_interval` rows."""
+        keep(self.block, self.start + t, state)
+
+    def finish(self, state: Any) -> None:
+        """The row after the last of these columns has arrived, at which `state` is fed."""
+        tree_map(lambda old, new: old.copy_(new), self.state, state)
+
+    def restart(self, state: Any) -> Row:
+        """Begin anew; returns the row that the environments write first."""
+        self.follow(0)
+        self.finish(state)
+        return self.slots[0].row
+
+    def acting_inputs(self, t: int) -> Inputs:
+        """What the agent reads at row t, tensors [b, ...]; stacks are valid until the next call."""
+        return self.block.acting_inputs(self.start + t)
+
+    def whole_inputs(self, t: int) -> Inputs:
+        """The same of all columns of the window, [B, ...]."""
+        return self.whole.block.acting_inputs(self.start + t)
+
+    @property
+    def rows(self) -> Row:
+        """Rows 0 .. T, numpy [T+1, b, ...]; a view, or across the ring's seam a copy."""
+        return rows_of(self.block, self.start, self.horizon)
+
+
+def slots_of(block: Block, start: int, horizon: int) -> list[Slot]:
+    """Rows 0 .. T where they lie."""
+    return [block.at(start + t) for t in range(horizon + 1)]
+
+
+def rows_of(block: Block, start: int, horizon: int) -> Row:
+    """Rows 0 .. T, numpy [T+1, b, ...]; a view, or across the ring's seam a copy."""
+    num_slots = block.ring.num_slots
+    begin = start % num_slots
+    end = begin + horizon + 1
+    at: Any = slice(begin, end) if end <= num_slots else np.arange(begin, end) % num_slots
+    return block.rows[at]
+
+
+def keep(block: Block, n: int, state: Any) -> None:
+    """Keep the state as fed at row n, if it is one of every `state_interval` rows."""
+    if n % block.ring.state_interval == 0:
+        tree_map(lambda old, new: old.copy_(new), block.kept_state(n), state)

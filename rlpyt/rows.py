@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rlpyt.arrays import NamedArrayTuple, tree_leaves, tree_map
-from rlpyt.storage import as_tensors, zeros
+from rlpyt.frames import FrameStacks
+from rlpyt.frames import is_image as is_image
+from rlpyt.frames import stack_frames as stack_frames
+from rlpyt.places import Linear
+from rlpyt.storage import as_arrays, as_tensors, zeros
 
 if TYPE_CHECKING:
     from rlpyt.envs.spec import EnvSpec
+    from rlpyt.storage import Memory
 
 
 class Row(NamedArrayTuple):
@@ -83,64 +88,6 @@ def example_row(spec: EnvSpec, info: Any = ()) -> Row:
     )
 
 
-def stack_frames(frames: np.ndarray, first: np.ndarray, k: int, out: np.ndarray) -> None:
-    """Stacks of the last k frames of each row, oldest first, zero before an episode's start.
-
-    Args:
-        frames: [k-1+n, B, *frame] single frames; stacks of the last n rows are wanted.
-        first: [k-1+n, B]; True where a row begins an episode.
-        k: frames in a stack.
-        out: [n, B, k, *frame], written.
-    """
-    n = len(out)
-    alive = None  # [n, B]: the frame i rows before is of the row's own episode; None: all are
-    for i in range(k):
-        rows = slice(k - 1 - i, k - 1 - i + n)
-        out[:, :, k - 1 - i] = frames[rows]
-        if alive is not None and not alive.all():
-            out[:, :, k - 1 - i][~alive] = 0
-        began = first[rows]
-        alive = ~began if alive is None else alive & ~began
-
-
-class FrameStacks:
-    """Where the stacks of n rows are built from the single frames of a storage.
-
-    Args:
-        observation: the storage's, [S, B, ...] numpy.
-        n: rows; None: one, which is read without a dimension for it.
-        k: frames in a stack; with 1 every leaf is read as it is stored.
-    """
-
-    def __init__(self, observation: Any, n: int | None, k: int) -> None:
-        self._k = k
-        self._pairs: list[tuple[np.ndarray, np.ndarray]] = []  # single frames, and their stacks
-        self._tensors = tree_map(lambda x: self._allocate(x, n), observation)
-
-    def build(self, first: np.ndarray, at: Any) -> None:
-        """Build the stacks of n rows.
-
-        Args:
-            first: [S, B].
-            at: slice or array of the storage's k-1+n rows that end with the n.
-        """
-        k, began = self._k, first[at]
-        for frames, out in self._pairs:
-            stack_frames(frames[at], began, k, out)
-
-    def over(self, observation: Any) -> Any:
-        """The rows' own tensors [n, B, ...], with stacks [n, B, k, ...] in place of frames."""
-        return tree_map(lambda x, y: x if y is None else y, observation, self._tensors)
-
-    def _allocate(self, frames: np.ndarray, n: int | None) -> Any:
-        """The tensor [n, B, k, *frame] for a leaf that holds images, None for any other."""
-        if self._k == 1 or not is_image(frames):
-            return None
-        out = np.zeros((n or 1, frames.shape[1], self._k, *frames.shape[2:]), frames.dtype)
-        self._pairs.append((frames, out))
-        return as_tensors(out[0] if n is None else out)
-
-
 class Window:
     """T answered rows and the boundary row that arrived after them, in linear storage.
 
@@ -156,6 +103,8 @@ class Window:
         state: the agent's initial state, [B, ...] tensors or ().
         state_interval: the state is kept at rows 0, L, 2L, ...; L divides T.
         storage: numpy [H + T + 1, B, ...] in place of memory of its own.
+        memory: shared, for the rows.
+        state_memory: shared, for the states, which are then on the CPU: of replicated acting.
     """
 
     def __init__(
@@ -169,22 +118,25 @@ class Window:
         state: Any = (),
         state_interval: int | None = None,
         storage: Row | None = None,
+        memory: Memory | None = None,
+        state_memory: Memory | None = None,
     ) -> None:
         self.horizon, self.num_envs, self.frame_stack = horizon, num_envs, frame_stack
+        self.columns, self.total_envs = slice(0, num_envs), num_envs
         self.state_interval = state_interval if state_interval and tree_leaves(state) else horizon
         self.start = 0  # absolute number of row 0
         self.answered = 0  # rows of this window that are complete: 0 or T
-        self.state = state  # what the agent is fed at row 0, later at the boundary row
         self._history = h = max(frame_stack - 1, 1)
-        leading = h + horizon + 1, num_envs
-        self.storage: Row = zeros(example, leading) if storage is None else storage
+        self.places, self.memory = Linear(example, h, horizon, num_envs), memory
+        self.storage: Row = self.places.rows(memory) if storage is None else storage
+        self.reads = reads
         self._tensors: Row = as_tensors(self.storage)
         self.rows: Row = self.storage[h:]  # numpy, [T+1, B, ...]
         self.tensors: Row = self._tensors[h:]
         rows = [self.rows[t] for t in range(horizon + 1)]
         self.slots = [Slot(row, float_leaves(row.action)) for row in rows]
-        chunks = horizon // self.state_interval
-        self.states = tree_map(lambda x: x.new_zeros((chunks, *x.shape)), state)  # [C, B, ...]
+        self.states = kept_states(state, horizon // self.state_interval, state_memory)
+        self._fed = FedState(state, state_memory)
         frames, before = self.storage.observation, self._tensors.action[h - 1 :]
         self._stacks = FrameStacks(frames, horizon + 1, frame_stack)
         observation = self._stacks.over(self.tensors.observation)
@@ -196,12 +148,32 @@ class Window:
             observation = self._acting_stacks.over(row.observation)
             self._acting.append(read_inputs(row, observation, before[t], reads))
 
+    @property
+    def state(self) -> Any:
+        """What the agent is fed at row 0, and after the window at the boundary row; [B, ...]."""
+        return self._fed.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._fed.set(state)
+
+    @property
+    def boundary(self) -> int:
+        """Absolute number of the row that has arrived and is not answered, between windows."""
+        return self.start + self.answered
+
+    def part(self, columns: slice) -> WindowPart:
+        """Some columns, seen as a window of their own."""
+        return WindowPart(self, columns)
+
     def acting_inputs(self, t: int) -> Inputs:
         """What the agent reads at row t, tensors [B, ...]; stacks are valid until the next call."""
         if self.frame_stack > 1:
             begin = self._history + t + 1 - self.frame_stack
             self._acting_stacks.build(self.storage.first, slice(begin, begin + self.frame_stack))
         return self._acting[t]
+
+    whole_inputs = acting_inputs
 
     def inputs(self) -> Inputs:
         """What the agent reads at rows 0 .. T, tensors [T+1, B, ...]."""
@@ -276,6 +248,84 @@ class Window:
         self.answered = self.horizon
 
 
+class WindowPart:
+    """Some columns of a window: the same rows and states, seen as a window of [T + 1, b].
+
+    It never moves a row. Where the window itself is in another process, who is at work there says
+    by `follow` which rows are present.
+    """
+
+    def __init__(self, whole: Window, columns: slice) -> None:
+        self.whole, self.columns, self.total_envs = whole, columns, whole.num_envs
+        seen = Window(
+            whole.places.example,
+            whole.horizon,
+            columns.stop - columns.start,
+            reads=whole.reads,
+            frame_stack=whole.frame_stack,
+            storage=whole.storage[:, columns],
+        )
+        self.horizon, self.num_envs, self.start = seen.horizon, seen.num_envs, whole.start
+        self.rows, self.slots, self.acting_inputs = seen.rows, seen.slots, seen.acting_inputs
+        self.whole_inputs = whole.acting_inputs
+        self._states = tree_map(lambda x: x[:, columns], whole.states)
+
+    @property
+    def state(self) -> Any:
+        """What the agent is fed next, [b, ...]; views of the whole window's."""
+        return tree_map(lambda x: x[self.columns], self.whole.state)
+
+    def follow(self, start: int, horizon: int | None = None) -> None:
+        """The present rows are those from number `start` on."""
+        self.start = start
+
+    def begin(self, horizon: int | None = None) -> None:
+        """The window itself has made room."""
+        if horizon not in (None, self.horizon):
+            raise ValueError(f"a window of {self.horizon} rows is never {horizon} rows long")
+
+    def keep(self, t: int, state: Any) -> None:
+        """Keep the state as fed at row t, if it is one of every `state_interval` rows."""
+        c, rest = divmod(t, self.whole.state_interval)
+        if not rest:
+            tree_map(lambda old, new: old[c].copy_(new), self._states, state)
+
+    def finish(self, state: Any) -> None:
+        """The boundary row of these columns has arrived, at which `state` is fed."""
+        tree_map(lambda old, new: old.copy_(new), self.state, state)
+
+    def restart(self, state: Any) -> Row:
+        """Begin anew; returns the row that the environments write first."""
+        self.start = 0
+        self.finish(state)
+        return self.slots[0].row
+
+
+class FedState:
+    """What the agent is fed next: any tensors, or such as lie in shared memory."""
+
+    def __init__(self, state: Any, memory: Memory | None) -> None:
+        self.state = state
+        self._shared = memory is not None
+        if self._shared:
+            self.state = as_tensors(zeros(as_arrays(state), shared=memory))
+        if memory is not None and memory.created:
+            self.set(state)
+
+    def set(self, state: Any) -> None:
+        if self._shared:
+            tree_map(lambda old, new: old.copy_(new), self.state, state)
+        else:
+            self.state = state
+
+
+def kept_states(state: Any, count: int, memory: Memory | None) -> Any:
+    """Zeros [count, B, ...] of a state: on its device, or in shared memory."""
+    if memory is None:
+        return tree_map(lambda x: x.new_zeros((count, *x.shape)), state)
+    return as_tensors(zeros(as_arrays(state), (count,), shared=memory))
+
+
 def read_inputs(row: Row, observation: Any, previous_action: Any, reads: frozenset[str]) -> Inputs:
     """What an agent reads of rows; a field that its model does not read is None.
 
@@ -292,11 +342,3 @@ def read_inputs(row: Row, observation: Any, previous_action: Any, reads: frozens
         previous_action=previous_action if "previous_action" in reads else None,
         mask=row.mask,
     )
-
-
-def is_image(storage: np.ndarray, leading: int = 2) -> bool:
-    """Whether storage [S, B, ...] holds frames: 8-bit, of two or three dimensions.
-
-    The same for storage with another number of leading dimensions than S and B.
-    """
-    return storage.dtype == np.uint8 and storage.ndim - leading in (2, 3)

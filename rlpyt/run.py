@@ -23,6 +23,8 @@ from rlpyt.algos.options import (
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
+from rlpyt.samplers import rules as sampler_rules
+from rlpyt.samplers.options import SamplerOptions
 
 Algorithm = (
     PPOOptions
@@ -137,7 +139,7 @@ class LoopOptions:
 
 @dataclass(frozen=True)
 class Run:
-    """A complete run: environments, algorithm, network, loop."""
+    """A complete run: environments, algorithm, network, loop, sampler."""
 
     env: EnvOptions
     algo: Algorithm
@@ -147,6 +149,8 @@ class Run:
     preset: str = "none"  # where the defaults came from
 
     schedule_steps_from: int | None = None  # the length that schedules were made for, once resumed
+
+    sampler: SamplerOptions = field(default_factory=SamplerOptions)
 
     @property
     def schedule_steps(self) -> int:
@@ -170,6 +174,12 @@ class Run:
                 f"{kind.__name__}"
             )
         rules.check(self.algo, self.model, self.env.num_envs, self.loop.env_steps)
+        sampler_rules.check(self.sampler, self.env, self.algo)
+
+    def without_effect(self) -> dict[str, str]:
+        """Options that change nothing beside the others, and what would give them an effect."""
+        idle = rules.without_effect(self.algo, self.model)
+        return idle | sampler_rules.without_effect(self.sampler, self.env)
 
 
 def network_of(algo: Algorithm) -> type[Network]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlpyt import rules
 from rlpyt.errors import UsageError
 from rlpyt.flags import fitted, flags_of, replaced
 from rlpyt.run import Run
@@ -30,7 +29,7 @@ def with_options(run: Run, given: dict[str, Any]) -> Run:
         except ValueError as error:
             raise UsageError(f"{name}={value!r} {error}") from None
     changed = replaced(run, changes)
-    idle = rules.without_effect(changed.algo, changed.model)
+    idle = changed.without_effect()
     for flag in changes:
         if flag.name in idle:
             raise UsageError(f"{flag.name} has no effect beside the rest; {idle[flag.name]}")

@@ -19,7 +19,6 @@ from rlpyt.replays.segments import Segments
 from rlpyt.run import Run
 from rlpyt.schedules import due
 from rlpyt.stopping import StopSignal
-from rlpyt.tree_format import like
 
 
 class Algorithm(Protocol):
@@ -105,8 +104,7 @@ class Runner:
         while episodes.env_steps < loop.env_steps and not ended and not self.stop.name:
             begun = time.perf_counter()
             before = episodes.env_steps
-            self.parts.agent.set_exploration(before)
-            window = sampler.collect(sampler.window.rows_for(loop.env_steps - before))
+            window = sampler.collect(sampler.rows_for(loop.env_steps - before), before)
             collected = time.perf_counter()
             episodes.count(window.rows, game_over=game_over(window.rows), infos=sampler.infos)
             metrics = self.parts.algorithm.update(window, before)
@@ -151,9 +149,8 @@ class Runner:
         return {
             "agent": dict(parts.agent.state_dict()),
             "algorithm": parts.algorithm.state(),
-            "window": parts.sampler.window.carry(),
+            **parts.sampler.snapshot(),
             "replay": None if self.segments is None else self.segments.save(),
-            "envs": parts.sampler.envs.snapshot(),
             "episodes": self.episodes.state(),
             "recorder": self.recorder.state(),
             "best_return": self.best_return,
@@ -164,14 +161,10 @@ class Runner:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up a checkpoint's state, as if the run had not stopped."""
-        parts, window = self.parts, self.parts.sampler.window
+        parts, replay = self.parts, self.parts.replay
         load_weights(parts.agent, state["agent"], str(self.folder))
         parts.algorithm.load(state["algorithm"])
-        carry = like(window.example_carry(), state["window"], "window")
-        replay = parts.replay
-        kept = replay is None or replay.ring.blocks[0].answered == int(carry["start"])
-        window.restore(carry)
-        if not kept:
+        if replay is not None and replay.ring.blocks[0].answered != int(state["window"]["start"]):
             self.console.message(
                 "without the replay that it had the run fills a new one before it learns on: it is "
                 "not the one that would have gone on without a stop"
@@ -180,7 +173,7 @@ class Runner:
         self.recorder.load(state["recorder"])
         self.best_return = state["best_return"]
         self._logged_at, self._owed = state["logged_at"], state["evaluation_owed"]
-        cut = parts.sampler.envs.restore(state["envs"], window.slots[-1].row)
+        cut = parts.sampler.restore(state)
         if cut:
             self.console.message(
                 f"environments {cut} could not be brought back to where they were; they begin a "
@@ -197,6 +190,7 @@ class Runner:
         spent = {**sampler.seconds, "learn": self._learning}
         shares = shares_of(spent, self.seconds - self._line_seconds, steps - self._line_steps)
         recorder.record_all(shares)
+        recorder.record_all(sampler.metrics())
         recorder.record("time/frames", steps * self.parts.spec.frames_per_step)
         self._spent = {name: self._spent[name] + seconds for name, seconds in spent.items()}
         sampler.seconds = {"env": 0.0, "act": 0.0}

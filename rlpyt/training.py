@@ -185,6 +185,7 @@ def _go(
     segments: Segments | None,
 ) -> Outcome:
     done = saved[1]["env_steps"] if saved else 0
+    parts.home.folder = folder.path
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignal())
         console = stack.enter_context(

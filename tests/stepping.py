@@ -42,13 +42,15 @@ def step(envs: InProcess, steps: int, act: Callable[[int, Row], None] | None = N
 
 def go_on(
     envs: InProcess, rows: Row, begin: int, act: Callable[[int, Row], None] | None = None
-) -> None:
-    """Fill the rows after `begin`."""
+) -> list[tuple[int, int, dict[str, float]]]:
+    """Fill the rows after `begin`; returns row, column and numbers of the episodes that ended."""
+    found = []
     for t in range(begin, len(rows.reward) - 1):
         if act is not None:
             act(t, rows[t])
         envs.send(rows[t], rows[t + 1])
-        envs.recv(rows[t + 1])
+        found += [(t + 1, b, numbers) for b, numbers in envs.recv(rows[t + 1])]
+    return found
 
 
 def saved(state: Any) -> Any:

@@ -21,6 +21,7 @@ LAYERS = [
     ["training"],
     ["header", "presets", "runner"],
     ["build"],
+    ["run_rows"],
     ["acting", "saved"],
     ["evaluation", "folder", "policy", "resolve", "run_options"],
     ["run"],
@@ -37,7 +38,8 @@ LAYERS = [
     ["ring"],
     ["block"],
     ["rows", "noise"],
-    ["packed"],
+    ["places"],
+    ["frames", "packed"],
     ["processes"],
     ["storage"],
     ["memory_budget"],
@@ -52,6 +54,7 @@ WITHOUT_DEPENDENCIES = {
     *("errors", "faultpoints", "flags", "folder", "presets", "rules", "run", "run_options"),
     "suggest",
 }
+WRITERS = ("arrays", "noise", "places", "rows", "envs.spec", "vector.in_process")
 
 
 def modules() -> list[Path]:
@@ -145,9 +148,9 @@ def test_what_help_loads_imports_neither_torch_nor_numpy(name: str) -> None:
     assert loaded_by(name, ("torch", "numpy", "gymnasium")) == ""
 
 
-@pytest.mark.parametrize("name", ["rlpyt.arrays", "rlpyt.noise", "rlpyt.rows", "rlpyt.envs.spec"])
+@pytest.mark.parametrize("name", WRITERS)
 def test_what_workers_load_does_not_import_torch(name: str) -> None:
-    assert loaded_by(name, ("torch",)) == ""
+    assert loaded_by(f"rlpyt.{name}", ("torch",)) == ""
 
 
 def loaded_by(name: str, heavy: tuple[str, ...]) -> str:

@@ -114,13 +114,15 @@ class QLearningAgent(nn.Module):
         """Take up the epsilons of the window that begins at so many environment steps."""
         self.epsilon = self._schedule(env_steps)
 
-    def draws(self, noise: np.ndarray) -> list[Draw | None]:
+    def draws(self, noise: np.ndarray, columns: slice | None = None) -> list[Draw | None]:
         """What `act` takes at each row of a window, at the epsilons of now.
 
         Args:
             noise: [T, B, 2 + normals] (`noise.Noise`), of the training environments.
+            columns: which of those it is of; None: of all.
         """
-        return draws(noise, self.epsilon, self.normals, self.device)
+        epsilon = self.epsilon if columns is None else self.epsilon[columns]
+        return draws(noise, epsilon, self.normals, self.device)
 
     def act(self, inputs: Inputs, state: Any, draw: Draw | None) -> tuple[Tensor, Any, Any]:
         """Answer one row.

@@ -125,11 +125,12 @@ class QValueAgent(nn.Module, ABC):
         """
         self._random = env_steps < self._warm_up
 
-    def draws(self, noise: np.ndarray) -> list[Draw]:
+    def draws(self, noise: np.ndarray, columns: slice | None = None) -> list[Draw]:
         """What `act` takes at each row of a window, made for all rows at once.
 
         Args:
             noise: [T, B, d uniforms + d normals] (`noise.Noise`).
+            columns: whose noise it is; of no matter, all environments are answered alike.
         """
         if not self._random:
             return self.explored(noise[..., self.uniforms :])

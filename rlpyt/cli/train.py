@@ -10,13 +10,14 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from tyro.conf import FlagCreatePairsOff, arg
 
-from rlpyt import presets, rules
+from rlpyt import presets
 from rlpyt.cli.output import one_object, profiled, report
 from rlpyt.cli.parsing import Given, OptionError, read, scan, wants_help
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.flags import Flag, flags_of
 from rlpyt.run import ALGORITHMS, LoopOptions, Run
+from rlpyt.samplers.options import SamplerOptions
 from rlpyt.suggest import did_you_mean
 
 Algo = TypeVar("Algo")
@@ -62,6 +63,7 @@ class TrainOptions(Generic[Algo, Network]):
     algorithm: Algo
     network: Network
     run: LoopOptions
+    sampling: SamplerOptions
 
 
 def main(argv: Sequence[str]) -> int:
@@ -97,8 +99,15 @@ def parse(argv: Sequence[str]) -> tuple[Run, StartOptions]:
             raise UsageError("--env-steps and --total-frames both give the length; choose one")
         steps = start.total_frames // _frames_per_step(options.environment)
         loop = dataclasses.replace(loop, env_steps=steps)
-    run = Run(options.environment, options.algorithm, options.network, loop, run.preset)
-    idle = rules.without_effect(run.algo, run.model)
+    run = Run(
+        options.environment,
+        options.algorithm,
+        options.network,
+        loop,
+        run.preset,
+        sampler=options.sampling,
+    )
+    idle = run.without_effect()
     for flag, (spelling, _) in given.options.items():
         if flag.name in idle:
             raise UsageError(f"{spelling} has no effect beside the rest; {idle[flag.name]}")
@@ -106,7 +115,8 @@ def parse(argv: Sequence[str]) -> tuple[Run, StartOptions]:
 
 
 def _options(run: Run) -> TrainOptions[Any, Any]:
-    return TrainOptions(StartOptions(preset=None), run.env, run.algo, run.model, run.loop)
+    start = StartOptions(preset=None)
+    return TrainOptions(start, run.env, run.algo, run.model, run.loop, run.sampler)
 
 
 def _all_flags() -> list[Flag]:

@@ -27,10 +27,11 @@ class Checks:
         spec: of the environments.
         strict_bounds: whether an observation out of its declared bounds is an error; else it is
             told of once.
+        first_column: number of the environment in column 0.
     """
 
-    def __init__(self, spec: EnvSpec, strict_bounds: bool) -> None:
-        self._spec, self._strict = spec, strict_bounds
+    def __init__(self, spec: EnvSpec, strict_bounds: bool, first_column: int = 0) -> None:
+        self._spec, self._strict, self._column = spec, strict_bounds, first_column
         self._ranges = _ranges(spec)
         sizes = spec.action.nvec if isinstance(spec.action, MultiDiscrete) else (spec.mask_size,)
         self._choices = [0, *accumulate(sizes[:-1])]  # where each one begins in a mask
@@ -55,14 +56,19 @@ class Checks:
         if rows.mask is not None:
             self._allowed(rows, first)
 
-    def answered(self, row: Row, n: int) -> None:
-        """Refuse NaN and infinity in the answer to row n, [B, ...], before it is executed."""
+    def answered(self, row: Row, n: int, begin: int = 0) -> None:
+        """Refuse NaN and infinity in an answer before it is executed.
+
+        Args:
+            row: number n, numpy [b, ...] of the columns from `begin` on.
+        """
         for path, values in tree_items(row.action):
             wrong = ~np.isfinite(values).reshape(len(values), -1).all(-1) & ~row.last
             if wrong.any():
                 b = int(wrong.argmax())
                 raise FloatingPointError(
-                    f"{f'action.{path}'.rstrip('.')} for environment {b} ({self._spec.id}) is not "
+                    f"{f'action.{path}'.rstrip('.')} for environment "
+                    f"{self._column + begin + b} ({self._spec.id}) is not "
                     f"finite at row {n}: {values[b]}; the network diverged or its weights are "
                     "damaged: lower --lr, or start from an earlier checkpoint"
                 )
@@ -87,18 +93,21 @@ class Checks:
         if empty.any():
             t, b = np.argwhere(empty)[0]
             raise EnvironmentFault(
-                f"environment {b} ({self._spec.id}) allowed no action at row {first + t}: its "
-                "action mask is all false (or that of one component of a MultiDiscrete); a state "
-                "without a valid action must end the episode"
+                f"{self._name(b)} allowed no action at row {first + t}: its action mask is all "
+                "false (or that of one component of a MultiDiscrete); a state without a valid "
+                "action must end the episode"
             )
 
     def _raise(self, field: str, values: np.ndarray, first: int) -> None:
         flat = np.isfinite(values).reshape(*values.shape[:2], -1).all(-1)
         t, b = np.argwhere(~flat)[0]
         raise EnvironmentFault(
-            f"{field} of environment {b} ({self._spec.id}) is not finite at row {first + t}: "
-            f"{values[t, b]}; mend the environment, or wrap it so that it ends the episode first"
+            f"{field} of {self._name(b)} is not finite at row {first + t}: {values[t, b]}; mend "
+            "the environment, or wrap it so that it ends the episode first"
         )
+
+    def _name(self, b: int) -> str:
+        return f"environment {self._column + b} ({self._spec.id})"
 
 
 def _ranges(spec: EnvSpec, bounds: bool = True) -> list[Range]:

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
-from rlpyt.arrays import tree_leaves
+from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.noise import Noise
-from rlpyt.ring_window import RingWindow
-from rlpyt.rows import Inputs, Row, Window
+from rlpyt.ring_window import RingPart, RingWindow
+from rlpyt.rows import Inputs, Row, Slot, Window, WindowPart
 from rlpyt.samplers.checks import Checks
+from rlpyt.samplers.padded import Padded, acting_threads
+from rlpyt.tree_format import like
+from rlpyt.vector.in_process import Ended
 
 
 class Environments(Protocol):
-    """B environments that write what arrives into rows of [B, ...] views."""
+    """B environments, in groups that take turns, which write what arrives into rows in place.
+
+    `send` and `recv` have a group's rows, of [b, ...] views; the others have whole rows.
+    """
 
     spec: EnvSpec
     num_envs: int
-    ended: list[tuple[int, dict[str, float]]]
+    groups: tuple[slice, ...]
 
-    def reset(self, row: Row) -> None: ...
-    def send(self, row: Row, next_row: Row) -> None: ...
-    def recv(self, row: Row) -> None: ...
+    def reset(self, row: Row, /) -> None: ...
+    def send(self, row: Row, next_row: Row, group: int = 0, /) -> None: ...
+    def recv(self, row: Row, group: int = 0, /) -> Ended: ...
     def snapshot(self) -> dict[str, Any]: ...
-    def restore(self, state: dict[str, Any], row: Row) -> list[int]: ...
+    def restore(self, state: dict[str, Any], row: Row, /) -> list[int]: ...
+    def metrics(self) -> dict[str, float]: ...
     def close(self) -> None: ...
 
 
@@ -37,10 +43,23 @@ class Agent(Protocol):
     """State in, state out: it keeps nothing between rows.
 
     `draws` makes of noise [T, B, n] what `act` takes at each of T rows; None: its likeliest action.
+    Its `columns` say which of all columns the noise is of, where it is not of all.
     """
 
     def draws(self, noise: np.ndarray, /) -> Sequence[Any]: ...
     def act(self, inputs: Inputs, state: Any, draw: Any, /) -> tuple[Any, Any, Any]: ...
+
+
+class _Turn(NamedTuple):
+    """What one group's turn at row t takes."""
+
+    group: int
+    columns: slice  # of the window that is collected
+    slots: list[Slot]
+    inputs: Callable[[int], Inputs]
+    keep: Callable[[int, Any], None]
+    act: Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+    draws: Sequence[Any]
 
 
 class Sampler:
@@ -49,8 +68,11 @@ class Sampler:
     Args:
         envs: who steps; in this process or elsewhere.
         agent: who answers.
-        window: where the rows lie; its state is what the agent is fed next.
-        noise: acting noise by row and column; None acts without (greedily).
+        window: where the rows lie; its state is what the agent is fed next. Some columns of a
+            window that another process collects are a window, too.
+        noise: acting noise by row, of the columns that a forward pass has: the window's, or in
+            strict mode all; None acts without (greedily).
+        strict: every forward pass has all columns of the whole window, and one thread.
         strict_bounds: whether an observation out of its declared bounds is an error.
         check: called before each window; raises where the agent's weights are not finite.
     """
@@ -59,17 +81,24 @@ class Sampler:
         self,
         envs: Environments,
         agent: Agent,
-        window: Window | RingWindow,
+        window: Window | RingWindow | WindowPart | RingPart,
         noise: Noise | None,
         *,
+        strict: bool = False,
         strict_bounds: bool = False,
         check: Callable[[], None] | None = None,
     ) -> None:
         self.envs, self.agent, self.window, self.noise = envs, agent, window, noise
-        self._checks, self._check_agent = Checks(envs.spec, strict_bounds), check
+        self._checks = Checks(envs.spec, strict_bounds, window.columns.start)
+        self._check_agent = check
+        self._strict = strict
         self.seconds = {"env": 0.0, "act": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
-        self._initial_state = window.state
+        self._initial_state = tree_map(torch.clone, window.state)
+        self._parts: list[Any] = [window]
+        if len(envs.groups) > 1:
+            assert isinstance(window, Window | RingWindow)
+            self._parts = [window.part(columns) for columns in envs.groups]
 
     def reset(self) -> None:
         """Start every environment anew, as at the beginning of a run."""
@@ -77,60 +106,135 @@ class Sampler:
         self.envs.reset(row)
         self._checks.arrived(row[None], 0)
 
-    @torch.inference_mode()
-    def collect(self, horizon: int | None = None) -> Any:
+    def rows_for(self, env_steps: int) -> int:
+        """How many rows are collected next when so many env steps are missing to a run's end."""
+        assert isinstance(self.window, Window | RingWindow)
+        return self.window.rows_for(env_steps)
+
+    def collect(self, horizon: int | None = None, env_steps: int | None = None) -> Any:
         """Answer T rows with the agent's present weights and receive the boundary row.
 
         Args:
             horizon: T, where it is not the window's own.
+            env_steps: of the run so far, by which an agent sets its exploration; None: as it is.
         """
-        window, act, checks = self.window, self.agent.act, self._checks
-        send, recv, ended, keep = self.envs.send, self.envs.recv, self.envs.ended, window.keep
+        if env_steps is not None:
+            agent: Any = self.agent
+            agent.set_exploration(env_steps)
+        with acting_threads(1 if self._strict else None):
+            return self._collect(horizon)
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next window depends on beside weights and replay."""
+        window: Any = self.window
+        return {"window": window.carry(), "envs": self.envs.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> list[int]:
+        """Take up a snapshot, of whatever sampler; returns the columns that were cut."""
+        window: Any = self.window
+        window.restore(like(window.example_carry(), state["window"], "window"))
+        return self.envs.restore(state["envs"], window.slots[-1].row)
+
+    def metrics(self) -> dict[str, float]:
+        """What a line of the log says of who steps, since the line before."""
+        return self.envs.metrics()
+
+    def close(self) -> None:
+        """End every environment."""
+        self.envs.close()
+
+    @torch.inference_mode()
+    def _collect(self, horizon: int | None) -> Any:
+        window, checks = self.window, self._checks
+        send, recv = self.envs.send, self.envs.recv
         self.infos.clear()
         if self._check_agent is not None:
             self._check_agent()
         window.begin(horizon)
-        slots, state = window.slots, window.state
-        keeps = type(slots[0].row.info) is not tuple
-        remembers = bool(tree_leaves(state))
+        turns, states = self._turns()
+        last = len(turns) - 1
+        keeps = type(window.slots[0].row.info) is not tuple
+        remembers = bool(tree_leaves(window.state))
         acting, begun = 0.0, perf_counter()
-        t = 0
+        arrived = 1  # rows of every group
         try:
-            for t, draw in enumerate(self._draws()):
-                if remembers:
-                    keep(t, state)
-                row, floats = slots[t]
-                before = perf_counter()
-                action, info, state = act(window.acting_inputs(t), state, draw)
-                _write(row.action, action)
-                if keeps:
-                    _write(row.info, info)
-                for leaf in floats:
-                    if np.count_nonzero(np.isfinite(leaf)) < leaf.size:
-                        checks.answered(row, window.start + t)
-                acting += perf_counter() - before
-                next_row = slots[t + 1].row
-                send(row, next_row)
-                recv(next_row)
-                if ended:
-                    self.infos.update({(t + 1, b): numbers for b, numbers in ended})
-                    ended.clear()
+            for t in range(window.horizon):
+                for g, columns, slots, inputs, keep, act, draws in turns:
+                    row, floats = slots[t]
+                    if t and (ended := recv(row, g)):
+                        self._note(t, columns, ended)
+                    if g == last:
+                        arrived = t + 1
+                    before = perf_counter()
+                    state = states[g]
+                    if remembers:
+                        keep(t, state)
+                    action, info, states[g] = act(inputs(t), state, draws[t])
+                    _write(row.action, action)
+                    if keeps:
+                        _write(row.info, info)
+                    for leaf in floats:
+                        if np.count_nonzero(np.isfinite(leaf)) < leaf.size:
+                            checks.answered(row, window.start + t, columns.start)
+                    acting += perf_counter() - before
+                    send(row, slots[t + 1].row, g)
+            for g, columns, slots, *_ in turns:
+                if ended := recv(slots[window.horizon].row, g):
+                    self._note(window.horizon, columns, ended)
         except Exception:
             # What had arrived may be the cause: it is named first.
-            checks.arrived(window.rows[: t + 1], window.start)
+            checks.arrived(window.rows[:arrived], window.start)
             raise
-        window.finish(state)
+        window.finish(states[0] if not last else _joined(states))
         checks.arrived(window.rows, window.start)
         self.seconds["act"] += acting
         self.seconds["env"] += perf_counter() - begun - acting
         return window
 
-    def _draws(self) -> Iterable[Any]:
-        """What is random about the answer to each row of the window."""
-        window = self.window
-        if self.noise is None:
-            return repeat(None, window.horizon)
-        return self.agent.draws(self.noise.rows(window.start, window.horizon))
+    def _turns(self) -> tuple[list[_Turn], list[Any]]:
+        """What each group's turns take in the window that begins, and the state that it is fed."""
+        window, act, fed = self.window, self.agent.act, self.window.state
+        noise = None if self.noise is None else self.noise.rows(window.start, window.horizon)
+        shared = self._draws(noise, None) if self._strict or len(self._parts) == 1 else None
+        turns, states = [], []
+        for g, (part, columns) in enumerate(zip(self._parts, self.envs.groups, strict=True)):
+            state, inputs, answer = fed, part.acting_inputs, act
+            if part is not window:
+                part.follow(window.start, window.horizon)
+                state = tree_map(lambda x, at=columns: x[at], fed)
+            if self._strict:
+                inputs = part.whole_inputs
+                answer = Padded(act, part.columns, window.total_envs, state).act
+            draws = shared or self._draws(noise, columns)
+            turns.append(_Turn(g, columns, part.slots, inputs, part.keep, answer, draws))
+            states.append(state)
+        return turns, states
+
+    def _draws(self, noise: np.ndarray | None, columns: slice | None) -> Sequence[Any]:
+        """What is random about the answers to each row of the window.
+
+        Args:
+            noise: [T, b, n].
+            columns: of the window, whose answers these are; None: of all that the noise is of.
+        """
+        if noise is None:
+            return [None] * self.window.horizon
+        draws: Any = self.agent.draws
+        if columns is not None:
+            noise = noise[:, columns]
+        elif self._strict or not isinstance(self.window, WindowPart | RingPart):
+            return draws(noise)
+        first = self.window.columns.start
+        columns = columns or slice(0, self.window.num_envs)
+        return draws(noise, slice(first + columns.start, first + columns.stop))
+
+    def _note(self, t: int, columns: slice, ended: Ended) -> None:
+        self.infos.update({(t, columns.start + b): numbers for b, numbers in ended})
+
+
+def _joined(states: list[Any]) -> Any:
+    """The state of all columns, [B, ...], of those of their groups."""
+    return tree_map(lambda *xs: torch.cat(xs), *states)
 
 
 def _write(stored: Any, answer: Any) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rlpyt.arrays import tree_map
-from rlpyt.tree_format import like
 
 LOG_LIMIT = 200_000  # rows of actions kept to restore episodes; a longer one is restarted
 
@@ -53,9 +53,29 @@ class ActionLog:
         log, rows = cls(len(begins)), state["rows"]
         log._begins = begins
         for i in range(state["count"]):
-            row = tree_map(lambda x, i=i: x[i], rows)
-            log._rows.append(like(example, row, "log"))
+            log._rows.append(tree_map(lambda _, x, i=i: x[i], example, rows))
         return log
+
+    @staticmethod
+    def merged(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The snapshot of all columns, of those of some each; all end with the same row."""
+        counts = [state["count"] for state in states]
+        begins = [
+            np.where(state["begins"] < 0, -1, state["begins"] + max(counts) - n)
+            for state, n in zip(states, counts, strict=True)
+        ]
+        rows: Any = ()
+        if max(counts):
+            some = states[counts.index(max(counts))]["rows"]
+            parts = [_lengthened(state, max(counts), some) for state in states]
+            rows = tree_map(lambda *xs: np.concatenate(xs, axis=1), *parts)
+        return {"rows": rows, "begins": np.concatenate(begins), "count": max(counts)}
+
+    @staticmethod
+    def part_of(state: dict[str, Any], columns: slice) -> dict[str, Any]:
+        """Of the snapshot of all columns that of some."""
+        rows = tree_map(lambda x: x[:, columns], state["rows"])
+        return {"rows": rows, "begins": state["begins"][columns], "count": state["count"]}
 
     def _forget(self) -> None:
         """Drop the rows before the oldest episode, and at most LOG_LIMIT // 2 stay."""
@@ -63,3 +83,19 @@ class ActionLog:
         excess = max(oldest, len(self._rows) - LOG_LIMIT // 2, 0)
         del self._rows[:excess]
         self._forgotten += excess
+
+
+def _lengthened(state: dict[str, Any], count: int, some: Any) -> Any:
+    """The rows [count, b, ...] of a snapshot that may hold fewer; zeros before the first.
+
+    Args:
+        some: rows of other columns, for their structure.
+    """
+    own, b = state["rows"] if state["count"] else some, len(state["begins"])
+
+    def lengthen(x: np.ndarray) -> np.ndarray:
+        kept = x[: state["count"], :b]
+        missing = np.zeros((count - len(kept), b, *x.shape[2:]), x.dtype)
+        return np.concatenate([missing, kept]) if len(kept) else missing
+
+    return tree_map(lengthen, own)

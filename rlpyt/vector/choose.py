@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 from rlpyt.envs.make import is_atari, make
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.noise import TRAINING_RESETS, ResetSeeds
+from rlpyt.vector.columns import cut
+from rlpyt.vector.grouped import Grouped
 from rlpyt.vector.in_process import InProcess
 from rlpyt.vector.native import NativeEnvironments
 from rlpyt.vector.pools import make_pool
@@ -28,21 +30,48 @@ def choose(options: EnvOptions, cores: int) -> Vectorization:
 
 
 def environments(
-    options: EnvOptions, spec: EnvSpec, num_envs: int, seeds: ResetSeeds, how: Vectorization
-) -> InProcess | NativeEnvironments:
-    """B environments; those of evaluation have ranks of their own, after the training ones."""
-    training = seeds.role == TRAINING_RESETS
-    if training and how == "native":
+    options: EnvOptions,
+    spec: EnvSpec,
+    num_envs: int,
+    seeds: ResetSeeds,
+    how: Vectorization,
+    groups: int = 1,
+) -> Any:
+    """B environments in this process; evaluation's are always stepped one by one.
+
+    Args:
+        groups: of native environments, that take turns.
+    """
+    if how != "native" or seeds.role != TRAINING_RESETS:
+        return in_process(options, spec, seeds, range(num_envs), num_envs)
+    if groups == 1:
         return NativeEnvironments(make_pool(options, num_envs), spec, seeds)
+    parts = []
+    for columns in cut(range(num_envs), groups):
+        pool = make_pool(options, len(columns))
+        parts.append(NativeEnvironments(pool, spec, seeds, columns))
+    return Grouped(parts)
+
+
+def in_process(
+    options: EnvOptions, spec: EnvSpec, seeds: ResetSeeds, columns: range, total: int
+) -> InProcess:
+    """Single environments; those of evaluation have ranks of their own, after the training ones.
+
+    Args:
+        columns: numbers of these environments among those of the run.
+        total: how many the run has.
+    """
+    training = seeds.role == TRAINING_RESETS
     role, first = ("train", 0) if training else ("evaluation", options.num_envs)
     envs = []
     try:
-        envs.extend(make(options, first + b, role=role) for b in range(num_envs))
+        envs.extend(make(options, first + b, role=role) for b in columns)
     except Exception as error:
-        made = len(envs)
-        error.add_note(f"while environment {made} of {num_envs} ({spec.id}, {role}) was made")
+        made = columns[len(envs)]
+        error.add_note(f"while environment {made} of {total} ({spec.id}, {role}) was made")
         for env in envs:
             with suppress(Exception):  # it must not mask the first one
                 env.close()
         raise
-    return InProcess(envs, spec, seeds)
+    return InProcess(envs, spec, seeds, columns=columns, total=total)

@@ -26,6 +26,8 @@ from rlpyt.rows import Row
 from rlpyt.vector import snapshots
 from rlpyt.vector.action_log import ActionLog
 
+Ended = Sequence[tuple[int, dict[str, float]]]  # column of a row, numbers of its episode's info
+
 
 class InProcess:
     """B environments behind `reset`, `send` and `recv`.
@@ -34,13 +36,24 @@ class InProcess:
         envs: the environments, one a column.
         spec: what they observe and how they act (`envs.make.describe`).
         seeds: gives the seed of reset k of a column.
+        columns: numbers of these columns among those of the run; None: they are all.
+        total: how many columns the run has.
     """
 
     def __init__(
-        self, envs: Sequence[gymnasium.Env[Any, Any]], spec: EnvSpec, seeds: ResetSeeds
+        self,
+        envs: Sequence[gymnasium.Env[Any, Any]],
+        spec: EnvSpec,
+        seeds: ResetSeeds,
+        *,
+        columns: range | None = None,
+        total: int | None = None,
     ) -> None:
         self.spec, self.num_envs = spec, len(envs)
-        self.ended: list[tuple[int, dict[str, float]]] = []  # numbers of ended episodes' infos
+        self.groups = (slice(0, self.num_envs),)
+        self._numbers = columns or range(self.num_envs)
+        self._total = total or self._numbers.stop
+        self._ended: list[tuple[int, dict[str, float]]] = []  # numbers of ended episodes' infos
         self._envs, self._seeds = list(envs), seeds
         space = envs[0].observation_space
         self._write = observation_writer(space, spec.observation)
@@ -64,7 +77,7 @@ class InProcess:
         row.first[:] = True
         row.terminated[:] = row.truncated[:] = row.cut[:] = False
 
-    def send(self, row: Row, next_row: Row) -> None:
+    def send(self, row: Row, next_row: Row, group: int = 0) -> None:
         """Execute `row.action` where the row is not last, reset where it is."""
         last = row.last
         next_row.first[...] = last
@@ -96,14 +109,18 @@ class InProcess:
                     next_row.terminated[b] = terminated = _flag(terminated)
                     next_row.truncated[b] = truncated = _flag(truncated)
                     if info and (terminated or truncated):
-                        self.ended.append((b, numbers(info)))
+                        self._ended.append((b, numbers(info)))
             except Exception as error:
                 self._name(error, b, f"step({action!r})")
                 raise
         next_row.reward[...] = self._rewards_read
 
-    def recv(self, row: Row) -> None:
-        """What was sent for has arrived already."""
+    def recv(self, row: Row, group: int = 0) -> Ended:
+        """What was sent for has arrived already: the columns whose episodes ended there."""
+        if not self._ended:
+            return ()
+        ended, self._ended = self._ended, []
+        return ended
 
     def render(self, column: int) -> Any:
         """The frame [H, W, 3] of one environment, or whatever its render() returns."""
@@ -115,11 +132,28 @@ class InProcess:
             "resets": np.array(self._resets),
             "log": self._log.snapshot(),
             "own": {
-                str(b): snapshots.snapshot(env)
+                str(self._numbers[b]): snapshots.snapshot(env)
                 for b, env in enumerate(self._envs)
                 if snapshots.offers(env)
             },
         }
+
+    @staticmethod
+    def merged(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The snapshot of all columns, of those of some each, in their order."""
+        return {
+            "resets": np.concatenate([state["resets"] for state in states]),
+            "log": ActionLog.merged([state["log"] for state in states]),
+            "own": {name: x for state in states for name, x in state["own"].items()},
+        }
+
+    @staticmethod
+    def part_of(state: dict[str, Any], columns: slice) -> dict[str, Any]:
+        """Of the snapshot of all columns that of some."""
+        log = ActionLog.part_of(state["log"], columns)
+        names = {str(b) for b in range(columns.start, columns.stop)}
+        own = {name: x for name, x in state["own"].items() if name in names}
+        return {"resets": np.asarray(state["resets"])[columns], "log": log, "own": own}
 
     def restore(self, state: dict[str, Any], row: Row) -> list[int]:
         """Bring every environment to where `row` arrived.
@@ -139,14 +173,18 @@ class InProcess:
         check = tree_map(np.copy, row)
         self._cut = []
         for b, env in enumerate(self._envs):
-            own = state["own"].get(str(b))
+            own = state["own"].get(str(self._numbers[b]))
             if own is not None:
-                env.reset(seed=self._seeds(b, self._resets[b] - 1))
+                env.reset(seed=self._seed(b, self._resets[b] - 1))
                 snapshots.restore(env, own)
             elif not self._brought_back(b, row, check) and not row.last[b]:
                 row.truncated[b] = True
                 self._cut.append(b)
         return list(self._cut)
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing: what environments here take shows in the time of the loop."""
+        return {}
 
     def close(self) -> None:
         """Close every environment; one that fails is told of, and masks nothing."""
@@ -155,14 +193,15 @@ class InProcess:
                 env.close()
             except Exception as error:
                 warnings.warn(
-                    f"environment {b} ({self.spec.id}) could not be closed: {error!r}",
+                    f"environment {self._numbers[b]} ({self.spec.id}) could not be closed: "
+                    f"{error!r}",
                     RuntimeWarning,
                     stacklevel=2,
                 )
         self._envs = []
 
     def _reset(self, row: Row, b: int) -> None:
-        seed = self._seeds(b, self._resets[b])
+        seed = self._seed(b, self._resets[b])
         try:
             observation, info = self._envs[b].reset(seed=seed)
             self._write(row.observation, b, observation)
@@ -200,22 +239,28 @@ class InProcess:
             return False
         env = self._envs[b]
         try:
-            observation, _ = env.reset(seed=self._seeds(b, self._resets[b] - 1))
+            observation, _ = env.reset(seed=self._seed(b, self._resets[b] - 1))
             for action in actions:
                 observation, *_ = env.step(self._read(action)[b])
             self._write(check.observation, b, observation)
         except Exception as error:
-            what = f"environment {b} ({self.spec.id}) failed while it was stepped again: {error!r}"
+            name = f"environment {self._numbers[b]} ({self.spec.id})"
+            what = f"{name} failed while it was stepped again: {error!r}"
             warnings.warn(what, RuntimeWarning, stacklevel=3)
             return False
         return _same(row, check, b)
 
     def _name(self, error: Exception, b: int, call: str) -> None:
         """Say in an error which environment it came from, and in which call."""
+        name = f"environment {self._numbers[b]} of {self._total} ({self.spec.id})"
         if isinstance(error, EnvironmentFault):
-            error.args = (f"environment {b} of {self.num_envs} ({self.spec.id}), {call}: {error}",)
+            error.args = (f"{name}, {call}: {error}",)
         else:
-            error.add_note(f"in environment {b} of {self.num_envs} ({self.spec.id}), {call}")
+            error.add_note(f"in {name}, {call}")
+
+    def _seed(self, b: int, k: int) -> int:
+        """Of reset k of column b."""
+        return self._seeds(self._numbers[b], k)
 
 
 def numbers(info: dict[str, Any]) -> dict[str, float]:

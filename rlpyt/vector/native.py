@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from rlpyt.envs.spec import Box, EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds
 from rlpyt.rows import Row
+from rlpyt.vector.in_process import Ended
 from rlpyt.vector.pools import Infos, Pool
 
 
@@ -30,13 +31,17 @@ class NativeEnvironments:
         spec: what the environments observe and how they act.
         seeds: gives the seed of reset k of a column. Only resets that start a run are seeded; the
             later ones are the pool's own.
+        columns: numbers of these columns among those of the run; None: they are all.
     """
 
     exact = False
 
-    def __init__(self, pool: Pool, spec: EnvSpec, seeds: ResetSeeds) -> None:
+    def __init__(
+        self, pool: Pool, spec: EnvSpec, seeds: ResetSeeds, columns: range | None = None
+    ) -> None:
         self.spec, self.num_envs = spec, pool.num_envs
-        self.ended: list[tuple[int, dict[str, float]]] = []  # numbers of ended episodes' infos
+        self.groups = (slice(0, self.num_envs),)
+        self._numbers = columns or range(self.num_envs)
         self._pool, self._seeds = pool, seeds
         self._starts = 0  # times that all columns were reset
         self._cut: np.ndarray | None = None  # [B]; after a restore, until the next send
@@ -50,37 +55,48 @@ class NativeEnvironments:
         self._starts = 0
         self._start(row, np.zeros(self.num_envs, np.bool_))
 
-    def send(self, row: Row, next_row: Row) -> None:
+    def send(self, row: Row, next_row: Row, group: int = 0) -> None:
         """Have `row.action` executed where the row is not last; the others are reset."""
         if self._cut is not None:
             return
         self._last = row.last
         self._pool.send(self._batch(self._read(row.action)), self._last)
 
-    def recv(self, row: Row) -> None:
-        """Wait for what was sent for, and write it into `row`."""
+    def recv(self, row: Row, group: int = 0) -> Ended:
+        """Wait for what was sent for, and write it into `row`; whose episodes ended there."""
         if self._cut is not None:
             self._start(row, self._cut)
             self._cut = None
-            return
+            return ()
         observation, reward, terminated, truncated, infos = self._pool.recv()
         last, ended = self._last, terminated | truncated
         if (last & ended).any():
+            b = self._numbers[int((last & ended).argmax())]
             raise EnvironmentFault(
-                f"environment {int((last & ended).argmax())} of {self.num_envs} ({self.spec.id}) "
-                "ended an episode in the step that resets it; its pool does not reset in the step "
-                "after an episode's end"
+                f"environment {b} ({self.spec.id}) ended an episode in the step that resets it; "
+                "its pool does not reset in the step after an episode's end"
             )
         row.reward[:] = np.where(last, 0, reward)
         row.terminated[:], row.truncated[:] = terminated, truncated
         row.first[:], row.cut[:] = last, False
         self._arrived(row, observation, infos)
-        if infos and ended.any():
-            self.ended.extend((b, _numbers(infos, b)) for b in np.flatnonzero(ended).tolist())
+        if not (infos and ended.any()):
+            return ()
+        return [(b, _numbers(infos, b)) for b in np.flatnonzero(ended).tolist()]
 
     def snapshot(self) -> dict[str, Any]:
         """How often all columns were reset, so that the next time begins other episodes."""
         return {"starts": np.array(self._starts)}
+
+    @staticmethod
+    def merged(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The snapshot of all columns, of those of some each: groups are reset together."""
+        return states[0]
+
+    @staticmethod
+    def part_of(state: dict[str, Any], columns: slice) -> dict[str, Any]:
+        """Of the snapshot of all columns that of some."""
+        return state
 
     def restore(self, state: dict[str, Any], row: Row) -> list[int]:
         """Cut every open episode: `row` becomes its last, and the row after begins another.
@@ -93,12 +109,16 @@ class NativeEnvironments:
         row.truncated[cut] = True
         return np.flatnonzero(cut).tolist()
 
+    def metrics(self) -> dict[str, float]:
+        """Nothing: what the pool takes shows in the time of the loop."""
+        return {}
+
     def close(self) -> None:
         self._pool.close()
 
     def _start(self, row: Row, cut: np.ndarray) -> None:
         """Reset all columns; the episodes before were cut where `cut` [B]."""
-        seeds = [self._seeds(b, self._starts) for b in range(self.num_envs)]
+        seeds = [self._seeds(b, self._starts) for b in self._numbers]
         self._starts += 1
         observation, infos = self._pool.reset(seeds)
         row.reward[:] = 0

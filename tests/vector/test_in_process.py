@@ -24,6 +24,8 @@ from toys import (
 from rlpyt import noise
 from rlpyt.arrays import tree_items, tree_map
 from rlpyt.errors import EnvironmentFault
+from rlpyt.rows import example_row
+from rlpyt.storage import zeros
 from rlpyt.vector import action_log
 from rlpyt.vector.in_process import numbers
 
@@ -173,14 +175,16 @@ def test_flags_of_an_older_row_do_not_stay_in_storage():
 def test_numbers_of_an_info_are_recorded_whatever_else_it_holds():
     """B041."""
     envs = in_process(lambda b: InfoEnv(4), 2, info=("late", "speed.x", "scalar", "none"))
-    rows = step(envs, 4)
+    rows = zeros(example_row(envs.spec), (5, 2))
+    envs.reset(rows[0])
+    ended = go_on(envs, rows, 0)
     assert np.isnan(rows.env_info["late"][:3]).all()
     assert rows.env_info["late"][3:, 0].tolist() == [3, 4]
     assert rows.env_info["speed.x"][1:, 1].tolist() == [0.5, 1, 1.5, 2]
     assert rows.env_info["scalar"][1:, 0].tolist() == [3] * 4
     assert np.isnan(rows.env_info["none"]).all()
-    assert [b for b, _ in envs.ended] == [0, 1]
-    assert envs.ended[0][1] == {"steps": 4, "speed.x": 2, "flag": 0, "late": 4}
+    assert [(t, b) for t, b, _ in ended] == [(4, 0), (4, 1)]
+    assert ended[0][2] == {"steps": 4, "speed.x": 2, "flag": 0, "late": 4}
 
 
 def test_an_integer_beyond_all_floats_is_left_out():

@@ -39,15 +39,17 @@ def native(pool, spec=None):
     return NativeEnvironments(pool, spec or describe_pool(pool, "test"), SEEDS)
 
 
-def collect(envs, steps, act=None):
-    """Rows [steps + 1, B]; act(t, row) writes actions."""
+def collect(envs, steps, act=None, ended=None):
+    """Rows [steps + 1, B]; act(t, row) writes actions; infos of episodes' ends go into `ended`."""
     rows = zeros(example_row(envs.spec), (steps + 1, envs.num_envs))
     envs.reset(rows[0])
     for t in range(steps):
         if act:
             act(t, rows[t])
         envs.send(rows[t], rows[t + 1])
-        envs.recv(rows[t + 1])
+        found = envs.recv(rows[t + 1])
+        if ended is not None:
+            ended += found
     return rows
 
 
@@ -177,14 +179,14 @@ def test_infos_and_masks_are_the_columns_own():
     pool = GymnasiumPool(vector, "info")
     spec = describe_pool(pool, "info", ("level",))
     spec = replace(spec, mask="info", mask_size=2)
-    envs = native(pool, spec)
-    rows = collect(envs, 4)
+    envs, ended = native(pool, spec), []
+    rows = collect(envs, 4, ended=ended)
     single = InProcess([InfoEnv(3, column=b) for b in range(2)], spec, SEEDS)
     other = collect(single, 4)
     assert np.array_equal(rows.mask, other.mask)
     assert np.array_equal(rows.env_info["level"], other.env_info["level"], equal_nan=True)
     assert rows.env_info["level"][:, 1].tolist() == [0, 10, 20, 30, 0]
-    assert envs.ended == [(0, {}), (1, {"level": 30.0})]
+    assert ended == [(0, {}), (1, {"level": 30.0})]
 
 
 class DictEnv(gymnasium.Env):

@@ -1,0 +1,63 @@
+"""Options of the sampler: which processes there are. The command line's help reads this file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tyro.conf import arg
+
+from rlpyt.errors import UsageError
+
+Kind = Literal["serial", "workers", "replicated"]
+
+
+@dataclass(frozen=True)
+class SamplerOptions:
+    """Where environments are stepped, where they are answered, and what happens when one fails."""
+
+    sampler: Literal["auto", "serial", "workers", "replicated"] = "auto"
+    """serial: all in this process. workers: processes step the environments, this one answers.
+    replicated: each process steps and answers its own. auto: what `rlpyt bench sampler` recommended
+    for the environment on this machine, else serial."""
+
+    workers: Annotated[int | None, arg(metavar="INT")] = None
+    """Processes; unset: one less than the allowed cores (workers), or as many (replicated)."""
+
+    groups: Annotated[int | None, arg(metavar="INT")] = None
+    """Groups of environments that take turns: one is answered while the others step. 1: in
+    lock-step, 2: alternating; unset: 2 with workers and images, else 1."""
+
+    asynchronous: bool = False
+    """Collect in a process of its own, while this one learns."""
+
+    strict: bool = False
+    """Answer with all environments in every forward pass, and one thread: rows are the same bits
+    with every sampler."""
+
+    env_step_timeout: float = 60.0
+    """Seconds that one call of an environment may take, before it is taken to hang; 0: any time."""
+
+    start_timeout: float = 300.0
+    """Seconds that the processes may take to make their environments; 0: any time."""
+
+    on_worker_failure: Literal["raise", "restart", "drop"] = "raise"
+    """What a failed worker process means: the end of the run, a new process that begins new
+    episodes, or going on without its environments."""
+
+    max_restarts: int = 10
+    """Restarts in one run, after which a failure ends it all the same."""
+
+    max_lag: int = 4
+    """Asynchronous: windows that the sampler may be ahead of the learner."""
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "groups", "max_lag"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name}={value} must be at least 1")
+        for name in ("env_step_timeout", "start_timeout", "max_restarts"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise UsageError(f"{name}={value} must be a finite number, and not negative")

@@ -1,0 +1,71 @@
+"""What the options of the sampler must satisfy beside the others. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlpyt.envs.options import EnvOptions
+from rlpyt.errors import UsageError
+from rlpyt.samplers.options import SamplerOptions
+
+
+def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
+    """Refuse a sampler that cannot be, with these environments or this algorithm.
+
+    Args:
+        algo: the options of the algorithm.
+    """
+    num_envs, native = env.num_envs, env.vectorization == "native"
+    check_sizes(num_envs, sampler.workers or 1, sampler.groups or 1)
+    if native and sampler.sampler in ("workers", "replicated"):
+        raise UsageError(
+            f"sampler={sampler.sampler} and vectorization=native: a native vector environment "
+            "steps its environments in threads of its own; choose --sampler serial (with --groups 2 they "
+            "alternate), or --vectorization in-process"
+        )
+    if sampler.sampler == "replicated" and (sampler.groups or 1) > 1:
+        raise UsageError(
+            f"groups={sampler.groups} and sampler=replicated: each process steps and answers its "
+            "own environments in turn; leave out --groups, or choose --sampler workers"
+        )
+    if sampler.asynchronous and algo.asynchronous_rows is None:
+        raise UsageError(
+            "asynchronous: the learner's weights are newer than those that acted, which this "
+            "algorithm cannot correct for; choose impala or appo, or one that learns from a replay"
+        )
+
+
+def check_sizes(num_envs: int, workers: int, groups: int) -> None:
+    """Refuse a worker or a group that would be without an environment."""
+    if groups > num_envs:
+        raise UsageError(
+            f"groups={groups} of num_envs={num_envs}: a group would be empty; choose at most "
+            f"--groups {num_envs}, or more environments"
+        )
+    smallest = num_envs // groups
+    if workers > smallest:
+        turns = f" in {groups} groups, each cut over all workers" if groups > 1 else ""
+        raise UsageError(
+            f"workers={workers} for num_envs={num_envs}{turns}: a worker would be without an "
+            f"environment; choose at most --workers {smallest}, or more environments"
+        )
+
+
+def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
+    """Options that change nothing beside the others, and what would give them an effect."""
+    idle: dict[str, str] = {}
+    processes = sampler.sampler in ("workers", "replicated")
+    if not processes:
+        idle["workers"] = "add --sampler workers or replicated"
+        idle["on_worker_failure"] = "add --sampler workers or replicated"
+        idle["start_timeout"] = "add --sampler workers or replicated"
+    if not processes and env.vectorization != "native":
+        idle["groups"] = "add --sampler workers, or --vectorization native"
+    if sampler.on_worker_failure == "raise":
+        idle["max_restarts"] = "add --on-worker-failure restart or drop"
+    if not sampler.asynchronous:
+        idle["max_lag"] = "add --asynchronous"
+    if sampler.asynchronous:
+        idle.pop("start_timeout", None)
+        idle.pop("on_worker_failure", None)
+    return idle
