@@ -111,7 +111,7 @@ def unguarded(context: Context) -> None:
     assert parent is not None
     fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, 0)
     ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
-    context.main_bell.ring()
+    context.control.send("begun", 5)
     hold_the_lock()
 
 
@@ -162,9 +162,14 @@ def drive(context: Context, worker: Child, bell: Bell, how: str) -> None:
 
 def refuse_to_end(context: Context) -> None:
     """Do not answer when asked to stop."""
-    context.main_bell.ring()
+    context.control.send("begun", 5)
     hold_the_lock()
 
 
 def finish(context: Context) -> None:
     """Have nothing to do."""
+
+
+def look_for() -> str:
+    """What is told where nothing else matters."""
+    return "found"

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -148,6 +148,7 @@ def _settle(birth: Birth) -> Context:
     main = birth.main.fileno() if birth.main else parent.sentinel
     ending.end_with(main, parent.sentinel)
     _leave_fork_server()
+    _keep_descriptors()
     wait.waits = birth.box.waits
     stacks.keep(birth.folder, birth.name)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
@@ -204,8 +205,12 @@ def _leave_fork_server() -> None:
     alive, server._forkserver_alive_fd = server._forkserver_alive_fd, None
     if alive is not None:
         os.close(alive)
-    tracker: Any = resource_tracker._resource_tracker
-    for number in (*server._inherited_fds, tracker._fd):
-        with suppress(OSError, TypeError):  # unpacked and closed already; none
-            os.set_inheritable(number, False)
     ending.end_with_parent()
+
+
+def _keep_descriptors() -> None:
+    """Pass nothing on to programs that this process starts: they could outlive it."""
+    with suppress(FileNotFoundError):
+        for number in os.listdir("/dev/fd"):
+            with suppress(OSError):  # that of the listing itself
+                os.set_inheritable(int(number), int(number) <= 2)

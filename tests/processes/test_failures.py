@@ -36,6 +36,7 @@ ENDS = {
 def processes(tmp_path: Path) -> Iterator[Processes]:
     with Processes(tmp_path) as processes:
         yield processes
+        processes.kill()  # those who hang would be waited for
 
 
 def error_of(processes: Processes, seconds: float = 30) -> tuple[WorkerError, float]:
@@ -83,7 +84,9 @@ def test_of_a_text_that_is_too_long_the_middle_is_left_out(processes):
     processes.start("worker 1", fail, "long")
     error, _ = error_of(processes)
     assert len(error.traceback) <= 65536
-    assert error.traceback.startswith("Traceback") and error.traceback.endswith("y" + "z" * 10 + "\n")
+    assert error.traceback.startswith("Traceback") and error.traceback.endswith(
+        "y" + "z" * 10 + "\n"
+    )
     assert "\n[...]\n" in error.traceback
 
 
@@ -146,7 +149,8 @@ def test_a_hang_is_found_by_the_heartbeat_and_the_culprit_alone_is_killed(tmp_pa
         waits = (tmp_path / "stacks/waits.txt").read_text()
         assert re.search(rf"the main process \(pid {os.getpid()}\) waits for rows since \d", waits)
         assert re.search(r"other \(pid \d+\) waits for a number since \d", waits)
-        assert ("worker 1 (pid %d) is stopped (SIGSTOP)" % child.pid in waits) == (how == "stopped")
+        suspended = f"worker 1 (pid {child.pid}) is stopped (SIGSTOP)"
+        assert (suspended in waits) == (how == "stopped")
         if how != "stopped":
             assert "in hang" in caught.value.traceback
 
