@@ -99,8 +99,10 @@ def hang(context: Context, how: str) -> None:
 
 
 def hold_the_lock() -> None:
-    """Stay in C for a thousand seconds and let no other Python thread run."""
-    ctypes.PyDLL(None).sleep(1000)
+    """Stay in C for ever, whatever signals come, and let no other Python thread run."""
+    mutex, library = ctypes.create_string_buffer(128), ctypes.PyDLL(None)
+    for _ in range(2):
+        library.pthread_mutex_lock(mutex)
 
 
 def unguarded(context: Context) -> None:
@@ -173,3 +175,10 @@ def finish(context: Context) -> None:
 def look_for() -> str:
     """What is told where nothing else matters."""
     return "found"
+
+
+def silent(context: Context, message: bytes) -> None:
+    """Send two messages, the second of which does not fit, and read none."""
+    context.control.send("begun", 5)
+    context.control.send(message, 60)
+    time.sleep(1000)

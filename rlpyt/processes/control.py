@@ -93,7 +93,10 @@ class Control:
         self._incoming += data
 
     def _raise_gone(self) -> None:
-        self._watch()  # knows more
+        deadline = time.monotonic() + wait.LOOK
+        while time.monotonic() < deadline:
+            self._watch()  # knows more, but a process closes its files a little before it ends
+            time.sleep(0.005)
         raise EOFError(f"{self._who} has closed its end of the pipe")
 
     def _wait(self, event: int, deadline: float, what: str) -> None:

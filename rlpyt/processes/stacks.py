@@ -67,8 +67,13 @@ def answering(folder: Path | None) -> Iterator[None]:
 
 
 def add(owner: SupportsDump) -> None:
-    """Let `owner.dump_stacks` be called when SIGUSR1 comes, as long as the owner lives."""
+    """Let `owner.dump_stacks` be called when SIGUSR1 comes, until it is removed or gone."""
     _dumping.add(owner)
+
+
+def remove(owner: SupportsDump) -> None:
+    """Undo `add`."""
+    _dumping.discard(owner)
 
 
 def note(folder: Path | None, lines: Sequence[str]) -> None:

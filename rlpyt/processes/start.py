@@ -224,6 +224,7 @@ class Processes:
                 self._main.close()
             self._on_exit()
             self._answering.close()
+            stacks.remove(self)
 
     def kill(self) -> None:
         """End all children at once."""
