@@ -17,6 +17,7 @@ from rlpyt.cores import allowed_cores
 from rlpyt.errors import UsageError
 from rlpyt.run import Run
 from rlpyt.samplers.choose import choose
+from rlpyt.samplers.recommended import kind
 from rlpyt.vector.choose import Vectorization
 
 COMPILED_UPDATES = 100_000  # from so many on a run of a small network is compiled
@@ -75,7 +76,7 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
     compiled = loop.compile == "on"
     if loop.compile == "auto":
         compiled, reasons["compile"] = _compilation(run, images, device)
-    chosen = choose(run.sampler, run.env, images, allowed_cores())
+    chosen = choose(run.sampler, run.env, images, allowed_cores(), _kind(run, images, device))
     return Resolved(
         seed,
         device,
@@ -99,7 +100,8 @@ def with_sampler(resolved: Resolved, run: Run, images: bool) -> Resolved:
         images: whether its environments observe any.
     """
     env = replace(run.env, vectorization=resolved.vectorization)
-    chosen = choose(run.sampler, env, images, allowed_cores())
+    agent = _kind(run, images, resolved.device)
+    chosen = choose(run.sampler, env, images, allowed_cores(), agent)
     names = ("sampler", "workers", "groups")
     kept = {name: why for name, why in resolved.reasons.items() if name not in names}
     return replace(
@@ -109,6 +111,10 @@ def with_sampler(resolved: Resolved, run: Run, images: bool) -> Resolved:
         groups=chosen.groups,
         reasons=kept | chosen.reasons,
     )
+
+
+def _kind(run: Run, images: bool, device: str) -> str:
+    return kind(run.algo_name, images, run.model.memory, device)
 
 
 def _compilation(run: Run, images: bool, device: str) -> tuple[bool, str]:

@@ -15,6 +15,8 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # What a test starts as a process of its own inherits this: two cores are shared by all of them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What `rlpyt bench sampler` found on this machine is of no test, and no test adds to it.
+os.environ["RLPYT_CACHE"] = os.devnull
 
 # A shell starts what runs in its background with SIGINT ignored, and processes inherit that; the
 # tests of Ctrl-C mean it as a terminal sends it.

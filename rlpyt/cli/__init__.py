@@ -22,6 +22,7 @@ _COMMANDS = {
     "algos": "lists",
     "presets": "lists",
     "check-env": "check_env",
+    "bench": "bench",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from rlpyt.envs.options import EnvOptions
 from rlpyt.samplers import recommended
 from rlpyt.samplers.options import SamplerOptions
+from rlpyt.samplers.recommended import Recommendation
 from rlpyt.samplers.rules import check_sizes
 from rlpyt.vector.choose import Vectorization
 from rlpyt.vector.choose import choose as choose_vectorization
@@ -24,19 +25,22 @@ class Chosen:
     reasons: dict[str, str]
 
 
-def choose(options: SamplerOptions, env: EnvOptions, images: bool, cores: int) -> Chosen:
+def choose(
+    options: SamplerOptions, env: EnvOptions, images: bool, cores: int, agent: str = ""
+) -> Chosen:
     """Fill in what is open.
 
     Args:
         images: whether the environment observes any.
         cores: that may be used.
+        agent: what was measured is of this kind (`recommended.kind`).
     """
     reasons: dict[str, str] = {}
     sampler, workers, groups = options.sampler, options.workers, options.groups
     if sampler == "auto":
         sampler = "serial"
-        found = recommended.find(env.name, env.num_envs)
-        if found is not None and env.vectorization in ("auto", found.vectorization):
+        found = recommended.find(env.name, env.num_envs, agent, lambda x: _fits(x, options, env))
+        if found is not None:
             sampler, env = found.sampler, replace(env, vectorization=found.vectorization)
             workers, groups = workers or found.workers, groups or found.groups
             reasons["sampler"] = "`rlpyt bench sampler` found it to be the fastest here"
@@ -53,3 +57,15 @@ def choose(options: SamplerOptions, env: EnvOptions, images: bool, cores: int) -
         reasons["workers"] = f"{cores} allowed core{'s' if cores > 1 else ''}"
     check_sizes(env.num_envs, workers, groups)
     return Chosen(sampler, workers, groups, "in-process", reasons)
+
+
+def _fits(found: Recommendation, options: SamplerOptions, env: EnvOptions) -> bool:
+    """Whether what was found to be fast can be had beside what the options fix."""
+    native = choose_vectorization(env, cores=2) == "native"
+    return (
+        options.workers in (None, found.workers)
+        and options.groups in (None, found.groups)
+        and env.vectorization in ("auto", found.vectorization)
+        and (native or found.vectorization == "in-process")
+        and max(1, found.workers) <= env.num_envs // found.groups
+    )

@@ -60,7 +60,7 @@ def kind(algo: str, images: bool, memory: str, device: str) -> str:
 
 
 def find(
-    env: str, num_envs: int, agent: str = "", allowed: Allowed = lambda _: True
+    env: str, num_envs: int, agent: str, allowed: Allowed = lambda _: True
 ) -> Recommendation | None:
     """The best of what was measured for an environment, as many of it, and as many cores.
 
