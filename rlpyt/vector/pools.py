@@ -57,6 +57,7 @@ def make_pool(options: EnvOptions, num_envs: int, *, role: Role = "train") -> Po
             f"wrapper={', '.join(options.wrapper)} wraps single environments; leave it out, or "
             "choose --vectorization in-process"
         )
+    entry = find(name)  # which registers it: a process that was just started knows no games
     if is_atari(options):
         protocol = protocols.protocol_for(name, options.protocol)
         if role == "evaluation":
@@ -69,7 +70,6 @@ def make_pool(options: EnvOptions, num_envs: int, *, role: Role = "train") -> Po
         if options.max_episode_steps is not None:
             protocol = replace(protocol, max_frames=options.max_episode_steps * protocol.frame_skip)
         return AtariPool(protocols.game_of(name), protocol.adjusted(options.kwargs), num_envs)
-    entry = find(name)
     if entry.vector_entry_point is None:
         raise UsageError(
             f"{name} has no vector environment of its own; choose --vectorization in-process"
