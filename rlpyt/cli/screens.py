@@ -17,6 +17,7 @@ Deep reinforcement learning: from the command line to a resumable result.
   algos                 algorithms
   presets [ALGO]        settings by algorithm and family of environments
   check-env ENV         look for mistakes in an environment
+  bench sampler         how fast each way of sampling is here, and which to use
 
   -h, --help            this text; rlpyt COMMAND --help for a command's options
   --version             the version
