@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, final
 
 from rlpyt.descriptors import Descriptor
 from rlpyt.errors import StopAsked, WorkerError
@@ -20,14 +20,12 @@ from rlpyt.processes import ending, stacks, wait
 from rlpyt.processes.bell import Bell
 from rlpyt.processes.box import Box
 from rlpyt.processes.control import Control
+from rlpyt.processes.first import HELD_BACK
 from rlpyt.processes.heart import Heart
 from rlpyt.processes.parcel import Parcel
 
 if TYPE_CHECKING:
     from rlpyt.processes.start import Child
-
-HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""Blocked while a process starts, so that none can end it before it says what it does with them."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +101,14 @@ class Context:
         return wait.Waiting(bell, what, look, sentinels=sentinels, every=every, watch_rings=True)
 
 
-def run(first: Parcel, rest: Parcel) -> NoReturn:
-    """The whole life of a child."""
-    code = 1
+def live(first: Parcel, rest: Parcel) -> int:
+    """All that follows the very first; returns the exit code."""
     try:
-        # Handlers that do nothing: what an environment starts would inherit ignored signals.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _ignore)
-        os.register_at_fork(after_in_child=_answer_signals)
-        ending.lead_group()
-        code = _work(first.unpack(), rest)
+        birth: Birth = first.unpack()
     except BaseException:
         traceback.print_exc()
-    finally:
-        os._exit(code)
+        return 1
+    return _work(birth, rest)
 
 
 def _work(birth: Birth, rest: Parcel) -> int:
@@ -146,7 +138,7 @@ def _settle(birth: Birth) -> Context:
     parent = multiprocessing.parent_process()
     assert parent is not None
     main = birth.main.fileno() if birth.main else parent.sentinel
-    ending.end_with(main, parent.sentinel)
+    ending.end_after(main)
     _leave_fork_server()
     _keep_descriptors()
     wait.waits = birth.box.waits
@@ -182,16 +174,6 @@ def _text(error: BaseException) -> str:
         return "".join(traceback.format_exception(error))
     except BaseException:  # of an exception whose own text cannot be made
         return "".join(traceback.format_tb(error.__traceback__))
-
-
-def _ignore(number: int, frame: object) -> None:
-    """The main process ends this one; a signal to both must not."""
-
-
-def _answer_signals() -> None:
-    """In a process that an environment forked, which may wish to end it as usual."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _leave_fork_server() -> None:

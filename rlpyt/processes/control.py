@@ -11,7 +11,7 @@ from typing import Any, final
 
 from rlpyt.descriptors import Descriptor
 from rlpyt.processes import wait
-from rlpyt.processes.parcel import dumps, loads
+from rlpyt.processes.pickling import dumps, loads
 
 _LENGTH = 8  # bytes in front of each message
 _CHUNK = 2**20

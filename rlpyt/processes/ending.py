@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import select
@@ -54,27 +53,37 @@ def lead_group() -> None:
         os.setpgid(0, 0)
 
 
-def end_with(main: int, pipe: int) -> None:
-    """Let the end of the main process kill this one and its group, wherever it is stuck.
+def end_with(pipe: int) -> None:
+    """Let the kernel kill this process and its group when the other end of a pipe is closed.
+
+    It does so also while a loop in C holds the interpreter's lock.
 
     Args:
-        main: becomes readable when the main process ends.
         pipe: whose other end only the main process holds.
     """
     if sys.platform == "linux":
-        # The kernel itself sends the signal: also while a loop in C holds the interpreter's lock.
         with suppress(OSError):  # a system that only resembles Linux
             fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
             fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    if ready([main]):
+    if ready([pipe]):  # it was closed before
         kill_group(os.getpgrp())
+
+
+def end_after(main: int) -> None:
+    """Kill this process and its group when the main one ends; needs the interpreter.
+
+    Args:
+        main: becomes readable then.
+    """
     threading.Thread(target=_kill_after, args=(main,), daemon=True, name="main alive?").start()
 
 
 def end_with_parent() -> None:
     """Let the end of the fork server kill this process: nobody could tell how it ended."""
     if sys.platform == "linux":
+        import ctypes
+
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

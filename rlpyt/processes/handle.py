@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -44,10 +45,11 @@ class Child:
         pipe: Descriptor,
         process: BaseProcess | None = None,
         folder: Path | None = None,
+        watch: Callable[[], object] | None = None,
     ) -> None:
         self.name, self.pid, self.columns = name, pid, columns
         self.bell, self.box, self.heart = bell, box, box.heart
-        self.control = Control(pipe, name, self.look)
+        self.control = Control(pipe, name, watch or self.look)
         self._ends, self._pipe, self._process, self._folder = ends, pipe, process, folder
         self.stacks_when_hung = ""
 

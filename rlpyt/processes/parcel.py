@@ -1,43 +1,17 @@
-"""What is handed to a process at its start: anything, also functions of the user's script."""
+"""What is handed to a process at its start, and unpacked there in its own time."""
 
 from __future__ import annotations
 
-import io
-from collections import ChainMap
-from multiprocessing.reduction import ForkingPickler
-from typing import Any, ClassVar, final
-
-import cloudpickle
+from typing import Any, final
 
 from rlpyt.descriptors import forking
-
-
-class _Pickler(cloudpickle.Pickler):
-    """Knows functions of scripts by value, and sockets and connections by descriptor."""
-
-    dispatch_table: ClassVar[Any] = ChainMap(
-        ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
-        cloudpickle.Pickler.dispatch_table,  # type: ignore[arg-type]
-    )
-
-
-def dumps(content: Any) -> bytes:
-    """Pickle anything."""
-    file = io.BytesIO()
-    _Pickler(file).dump(content)
-    return file.getvalue()
-
-
-def loads(data: bytes) -> Any:
-    """The content again; only ever of what this program's own processes sent."""
-    return cloudpickle.loads(data)
 
 
 @final
 class Parcel:
     """Content that the new process unpacks when it is ready for it, not while it starts.
 
-    Unpacking imports modules, which may fail, be killed, or take a second.
+    Unpacking imports modules, which may fail, be killed, or take a second. This one imports none.
     """
 
     def __init__(self, content: Any) -> None:
@@ -47,13 +21,15 @@ class Parcel:
     def pack_for_fork(self) -> Parcel:
         """The same, packed now: a fork pickles nothing."""
         with forking():
-            return _arrived(dumps(self._content))
+            return _arrived(_packed(self._content))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (dumps(self._content),)
+        return _arrived, (_packed(self._content),)
 
     def unpack(self) -> Any:
         assert self._packed is not None, "only the process that it was sent to unpacks it"
+        from rlpyt.processes.pickling import loads
+
         return loads(self._packed)
 
 
@@ -61,3 +37,9 @@ def _arrived(packed: bytes) -> Parcel:
     parcel = Parcel(None)
     parcel._packed = packed
     return parcel
+
+
+def _packed(content: Any) -> bytes:
+    from rlpyt.processes.pickling import dumps
+
+    return dumps(content)

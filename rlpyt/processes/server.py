@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
 from rlpyt.errors import WaitedTooLong
-from rlpyt.processes import child
+from rlpyt.processes import first as beginning
 from rlpyt.processes.parcel import Parcel
 
 StartMethod = Literal["forkserver", "spawn", "fork"]
@@ -30,7 +30,7 @@ _starting = threading.Lock()
 def start(
     method: StartMethod, name: str, first: Parcel, rest: Parcel, preload: Sequence[str]
 ) -> BaseProcess:
-    """Start a process that runs `child.run`; see there.
+    """Start a process that runs `first.run`; see there.
 
     Args:
         preload: modules that a fork server imports once for all; without effect when it runs.
@@ -38,7 +38,7 @@ def start(
     context: Any = multiprocessing.get_context(method)
     if method == "fork":
         first, rest = first.pack_for_fork(), rest.pack_for_fork()
-    process: BaseProcess = context.Process(target=child.run, args=(first, rest), name=name)
+    process: BaseProcess = context.Process(target=beginning.run, args=(first, rest), name=name)
     with _starting, _hidden_main(), _one_thread():
         if method == "forkserver":
             _start_by_server(process, preload)
@@ -112,7 +112,7 @@ def _signals_held_back() -> Iterator[None]:
 
     Ignoring them for that moment would lose a Ctrl-C.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, child.HELD_BACK)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, beginning.HELD_BACK)
     try:
         yield
     finally:

@@ -94,7 +94,9 @@ class Processes:
         pid = process.pid
         assert pid is not None
         ends, columns = ends_of(process), tuple(columns)
-        child = Child(name, pid, columns, ends, bell, box, ours, process, self._stacks)
+        look = weakref.WeakMethod(self.look)  # dropped, this object must be able to go
+        watch = lambda: (method := look()) and method()  # noqa: E731
+        child = Child(name, pid, columns, ends, bell, box, ours, process, self._stacks, watch)
         self._children.append(child)
         return child
 
