@@ -33,6 +33,7 @@ from rlpyt.algos.td3 import TD3
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
+from rlpyt.remote import Plan, asynchronous_sampler, replicated_sampler
 from rlpyt.replays.mirrored import MirroredRing
 from rlpyt.replays.pinned import PinnedRing
 from rlpyt.replays.prioritized import Prioritized
@@ -93,7 +94,13 @@ def build(
     drawn, compiled = _generator(resolved.seed), resolved.compile
     algorithm = learner(agent, run.algo, source, run.schedule_steps, drawn, compiled)
     check = _finite(algorithm)
-    sampler = opened.sampler(agent, window, TRAINING, check)
+    sampler: Any
+    if memory is not None and (run.sampler.asynchronous or resolved.sampler == "replicated"):
+        make = asynchronous_sampler if run.sampler.asynchronous else replicated_sampler
+        plan = Plan(run, spec, resolved, model, memory)
+        sampler = make(plan, agent, window, opened.home, check)
+    else:
+        sampler = opened.sampler(agent, window, TRAINING, check)
     return Parts(
         spec,
         agent,

@@ -113,8 +113,12 @@ class RingWindow:
         self.block.rows[np.arange(a - ring.history, a + 1) % ring.num_slots] = carry["rows"]
         if self.block.answered != a:
             self.block.go_on_at(a)
-        self.start, self._rows = a, None
-        self.slots = [self.block.at(a)]
+        self.go_on_behind(a)
+
+    def go_on_behind(self, boundary: int) -> None:
+        """Let the next window begin with the row in flight, which lies where its number says."""
+        self.start, self._rows = boundary, None
+        self.slots = [self.block.at(boundary)]
 
 
 class RingPart:

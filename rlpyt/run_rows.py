@@ -10,6 +10,7 @@ from rlpyt.algos.options import ReplayOptions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.ring import Ring
 from rlpyt.ring_window import RingWindow
+from rlpyt.rotation import Rotation
 from rlpyt.rows import Window, example_row
 from rlpyt.run import Run
 from rlpyt.storage import Memory, to_device
@@ -23,7 +24,7 @@ def make_rows(
     *,
     states: bool = False,
     ring: Callable[..., Ring] = Ring,
-) -> Window | RingWindow:
+) -> Window | Rotation | RingWindow:
     """The window that a run collects into; that of a replay is part of its ring.
 
     Args:
@@ -35,6 +36,19 @@ def make_rows(
     state_memory = memory if states else None
     if not isinstance(algo, ReplayOptions):
         interval = algo.state_interval
+        if run.sampler.asynchronous:
+            return Rotation(
+                example_row(spec, agent.example_kept()),
+                algo.horizon,
+                num_envs,
+                run.sampler.max_lag + 1,
+                reads=agent.model.reads,
+                frame_stack=spec.frame_stack,
+                state=agent.model.initial_state(num_envs),
+                state_interval=interval,
+                memory=memory,
+                state_memory=state_memory,
+            )
         return make_window(
             spec,
             agent,
@@ -55,6 +69,7 @@ def make_rows(
         state=to_device(state, "cpu"),
         state_interval=algo.start_interval,
         asynchronous=run.sampler.asynchronous,
+        lag=run.sampler.max_lag,
         shared=memory,
     )
     return RingWindow(kept.blocks[0], state, state_memory)

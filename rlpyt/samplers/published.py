@@ -39,8 +39,10 @@ class Shares(Protocol):
 class Acting(Protocol):
     """The parts of an agent that answer rows; targets and optimizers are the learner's own."""
 
-    model: nn.Module
-    normalizer: nn.Module | None
+    @property
+    def model(self) -> nn.Module: ...
+    @property
+    def normalizer(self) -> nn.Module | None: ...
 
 
 @final
@@ -54,8 +56,7 @@ class Published:
     """
 
     def __init__(self, agent: Acting, memory: Shares, *, checked: bool = False) -> None:
-        self._modules = [x for x in (agent.model, agent.normalizer) if x is not None]
-        self._checked = checked
+        self._agent, self._checked = agent, checked
         line = np.zeros(8, np.int64)  # a cache line, of which a counter is the first 8 bytes
         self._counters: np.ndarray = memory.zeros(line, (2,))[..., 0]
         self._sums: np.ndarray = memory.zeros(np.zeros((), np.int64), (2,))
@@ -85,7 +86,7 @@ class Published:
         self._counters[BEGUN] = version
         fence()
         buffer = self._buffers[version % 2]
-        _copy(buffer, self._tensors())
+        copy_tensors(buffer, self._tensors())
         if self._checked:
             self._sums[version % 2] = _checksum(buffer)
         fence()
@@ -106,7 +107,7 @@ class Published:
                 raise RuntimeError("an agent is taken before any was published")
             fence()
             buffer = self._buffers[version % 2]
-            _copy(self._tensors(), buffer)
+            copy_tensors(self._tensors(), buffer)
             expected = int(self._sums[version % 2])
             fence()
             if int(self._counters[BEGUN]) < version + 2:
@@ -128,15 +129,21 @@ class Published:
             raise RuntimeError(f"version {version} of the weights is torn")
 
     def _tensors(self) -> list[Tensor]:
-        """As they lie now: parameters may have moved into a flat vector since the last call."""
-        found: list[Tensor] = []
-        for module in self._modules:
+        return acting_tensors(self._agent)
+
+
+def acting_tensors(agent: Acting) -> list[Tensor]:
+    """Weights and statistics as they lie now: parameters may have moved into a flat vector."""
+    found: list[Tensor] = []
+    for module in (agent.model, agent.normalizer):
+        if module is not None:
             found += [x.detach() for x in module.parameters()]
             found += list(module.buffers())
-        return found
+    return found
 
 
-def _copy(to: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+def copy_tensors(to: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    """Copy each tensor's numbers to where the other has its own."""
     faultpoint("published:copy")
     if to:
         with torch.no_grad():

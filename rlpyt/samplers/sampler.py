@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -127,13 +127,25 @@ class Sampler:
     def snapshot(self) -> dict[str, Any]:
         """What the next window depends on beside weights and replay."""
         window: Any = self.window
-        return {"window": window.carry(), "envs": self.envs.snapshot()}
+        return {"window": window.carry(), "envs": self.snapshot_envs()}
 
     def restore(self, state: dict[str, Any]) -> list[int]:
         """Take up a snapshot, of whatever sampler; returns the columns that were cut."""
         window: Any = self.window
         window.restore(like(window.example_carry(), state["window"], "window"))
-        return self.envs.restore(state["envs"], window.slots[-1].row)
+        return self.restore_envs(state["envs"])
+
+    def snapshot_envs(self) -> dict[str, Any]:
+        """The part of a snapshot that is of the environments."""
+        return self.envs.snapshot()
+
+    def restore_envs(self, state: dict[str, Any]) -> list[int]:
+        """Bring them to where the row arrived that the window goes on with; see `restore`."""
+        return self.envs.restore(state, self.window.slots[-1].row)
+
+    def settle(self) -> Iterable[Any]:
+        """Windows that have come and were not returned by `collect`: none."""
+        return ()
 
     def metrics(self) -> dict[str, float]:
         """What a line of the log says of who steps, since the line before."""

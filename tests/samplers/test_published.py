@@ -132,7 +132,7 @@ def test_nothing_is_copied_twice_and_nothing_is_taken_before_the_first_publicati
         reader.take()
     assert [writer.publish() for _ in range(3)] == [1, 1, 1]
     copies: list[int] = []
-    monkeypatch.setattr(module, "_copy", lambda to, given: copies.append(1))
+    monkeypatch.setattr(module, "copy_tensors", lambda to, given: copies.append(1))
     assert [reader.take() for _ in range(3)] == [1, 1, 1]
     assert len(copies) == 1
 
@@ -161,7 +161,7 @@ def test_a_writer_killed_while_it_copies_leaves_the_version_before(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "_copy", die)
+        patched.setattr(module, "copy_tensors", die)
         with pytest.raises(KeyboardInterrupt):
             writer.publish()
     assert reader.take() == 1
@@ -194,13 +194,13 @@ def taken_while_publishing(patch: pytest.MonkeyPatch, seed: int, blind: bool) ->
     """How often an agent was taken, and how often it was torn."""
     rng = np.random.default_rng(seed)
     learner, writer, actor, reader = pair()
-    real = module._copy
+    real = module.copy_tensors
 
     def publish() -> None:
         """Some publications, of which the last may stop anywhere."""
         for _ in range(rng.integers(3)):
             fill(learner, writer.version + 1)
-            module._copy = real
+            module.copy_tensors = real
             writer.publish()
         if rng.random() < 0.5:
             fill(learner, writer.version + 1)
@@ -210,7 +210,7 @@ def taken_while_publishing(patch: pytest.MonkeyPatch, seed: int, blind: bool) ->
                 real(to[:stop], given[:stop])
                 raise InterruptedError
 
-            module._copy = part
+            module.copy_tensors = part
             with suppress(InterruptedError):
                 writer.publish()
 
@@ -219,19 +219,19 @@ def taken_while_publishing(patch: pytest.MonkeyPatch, seed: int, blind: bool) ->
             if rng.random() < 0.1:
                 publish()
             real([x], [y])
-        module._copy = tensor_by_tensor
+        module.copy_tensors = tensor_by_tensor
 
     fill(learner, 1)
     writer.publish()
     torn = 0
-    patch.setattr(module, "_copy", tensor_by_tensor)
+    patch.setattr(module, "copy_tensors", tensor_by_tensor)
     if blind:  # the guard off
         reader._counters = np.array([0, 1])
     for _ in range(20):
         publish()
         if blind:
             reader._counters[1] = writer.version
-        module._copy = tensor_by_tensor
+        module.copy_tensors = tensor_by_tensor
         version = reader.take()
         torn += values(actor) != {float(version)}
     patch.undo()

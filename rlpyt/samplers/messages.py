@@ -1,0 +1,40 @@
+"""Numbered messages to other processes, and the answers to them, in whatever order they come."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+from rlpyt.processes.handle import Child
+from rlpyt.processes.wait import Waiting
+
+
+@final
+class Messages:
+    """What one process asks others, which answer with the number of the message.
+
+    An answer that nobody waits for any more, because another process failed meanwhile, is left out
+    when the next one is heard. News that was not asked for has negative numbers.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def say(self, child: Child, what: str, *given: Any) -> int:
+        """Send a message; returns the number that its answer will have."""
+        self._count += 1
+        child.control.send((self._count, what, given), math.inf)
+        child.bell.ring()
+        return self._count
+
+    def hear(self, child: Child, number: int, waiting: Waiting) -> Any:
+        """The answer of this number.
+
+        Args:
+            waiting: for a ring that follows each answer; sets the limits.
+        """
+        while True:
+            waiting.until(child.control.has_message, math.inf, f"an answer of {child.name}")
+            heard, answer = child.control.receive(math.inf)
+            if heard == number:
+                return answer

@@ -1,0 +1,284 @@
+"""The collection loop replicated: each of W processes answers and steps its own columns.
+
+The driver makes room for a window, publishes the newest weights, asks all replicas at once, and
+publishes the window when all of them gave their columns. So rows, and the learner's view of them,
+are those of any other sampler; only the batches in which columns are answered are smaller.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import numpy as np
+
+from rlpyt.arrays import tree_leaves, tree_map
+from rlpyt.errors import WaitedTooLong, WorkerError
+from rlpyt.processes.wait import Waiting
+from rlpyt.ring_window import RingWindow
+from rlpyt.rows import Row, Window
+from rlpyt.samplers.crew import Crew, Staff
+from rlpyt.samplers.limits import Limits
+from rlpyt.samplers.lost import lost
+from rlpyt.samplers.messages import Messages
+from rlpyt.tree_format import like
+from rlpyt.vector.in_process import InProcess
+
+
+@final
+class ReplicatedSampler:
+    """Fills one window after another by the work of replicas.
+
+    Args:
+        staff: has the replicas.
+        agent: whose weights they act with.
+        window: in shared memory, with the states that agents are fed.
+        limits: see there.
+        check: called before each window; raises where the agent's weights are not finite.
+    """
+
+    def __init__(
+        self,
+        staff: Staff,
+        agent: Any,
+        window: Window | RingWindow,
+        limits: Limits,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        self.agent, self.window = agent, window
+        self.seconds = {"env": 0.0, "act": 0.0}
+        self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
+        self._staff, self._limits, self._check_agent = staff, limits, check
+        self._initial_state = tree_map(lambda x: x.clone(), window.state)
+        self._waiting: Waiting | None = None  # for the replicas that there are
+        self._asked_at = 0.0
+        self._told: list[int] = []  # messages about endings that were read, by replica
+        self._messages = Messages()
+        self._resets = np.zeros(window.num_envs, np.int64)  # by column, up to the boundary row
+        self._restarts = 0
+        self._dropped: set[int] = set()
+        self._times = np.zeros(0)  # seconds of work of each replica, since the line before
+
+    def reset(self) -> None:
+        """Start every environment anew, as at the beginning of a run."""
+        self.window.restart(self._initial_state)
+        self._ask_each("reset", lambda i: ())
+        self._resets[:] = 1
+
+    def rows_for(self, env_steps: int) -> int:
+        """How many rows are collected next when so many env steps are missing to a run's end."""
+        return self.window.rows_for(env_steps)
+
+    def collect(self, horizon: int | None = None, env_steps: int | None = None) -> Any:
+        """Have T rows answered with the agent's present weights, and the boundary row received.
+
+        Args:
+            horizon: T, where it is not the window's own.
+            env_steps: of the run so far, by which agents set their exploration; None: as it is.
+        """
+        window, crew = self.window, self._ready()
+        self.infos.clear()
+        if self._check_agent is not None:
+            self._check_agent()
+        if env_steps is not None:
+            self.agent.set_exploration(env_steps)
+        window.begin(horizon)
+        crew.publish(self.agent)
+        crew.desk.ask(window.start, window.horizon, -1 if env_steps is None else env_steps)
+        self._asked_at = time.monotonic()
+        for i in self._working:
+            crew.children[i].bell.ring()
+        while True:
+            try:
+                self._receive()
+                break
+            except WorkerError as error:
+                self._go_on_without(error, within=True)
+        for i in self._dropped:
+            self._leave_empty(crew.columns[i])
+        window.finish(window.state)
+        self._resets += np.count_nonzero(window.rows.first[1:], axis=0)
+        return window
+
+    def settle(self) -> Iterable[Any]:
+        """Windows that have come and were not returned by `collect`: none."""
+        return ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next window depends on beside weights and replay."""
+        return {"envs": self.snapshot_envs(), "window": self.window.carry()}
+
+    def snapshot_envs(self) -> dict[str, Any]:
+        """The part of a snapshot that is of the environments."""
+        while True:
+            try:
+                return InProcess.merged(self._ask_each("snapshot", lambda i: ()))
+            except WorkerError as error:
+                self._go_on_without(error, within=False)
+
+    def restore(self, state: dict[str, Any]) -> list[int]:
+        """Take up a snapshot, of whatever sampler; returns the columns that were cut."""
+        window: Any = self.window
+        window.restore(like(window.example_carry(), state["window"], "window"))
+        return self.restore_envs(state["envs"])
+
+    def restore_envs(self, state: dict[str, Any]) -> list[int]:
+        """Bring them to where the row arrived that the window goes on with; see `restore`."""
+        envs = [InProcess.part_of(state, at) for at in self._ready().columns]
+        cut = self._ask_each("restore", lambda i: (envs[i], *self._place(within=False)))
+        self._resets[:] = state["resets"]
+        return [b for part in cut for b in part]
+
+    def metrics(self) -> dict[str, float]:
+        """What a line of the log says of replicas, since the line before."""
+        told: dict[str, float] = {}
+        if self._limits.on_failure != "raise":
+            told["workers/restarts"] = self._restarts
+            told["workers/dropped"] = len(self._dropped)
+        if self._times.any():
+            slowest = int(self._times.argmax())
+            told["workers/slowest"] = slowest
+            told["workers/slowest_to_mean"] = float(self._times[slowest] / self._times.mean())
+            self._times[:] = 0
+        return told
+
+    def close(self) -> None:
+        """End every replica."""
+        self._staff.close()
+
+    @property
+    def _working(self) -> list[int]:
+        return [i for i in range(len(self._told)) if i not in self._dropped]
+
+    def _ready(self) -> Crew:
+        """The replicas, all of which have made their environments."""
+        crew = self._staff.crew()
+        if self._waiting is None:
+            if not self._told:
+                self._told, self._times = [0] * len(crew.columns), np.zeros(len(crew.columns))
+            self._waiting = self._staff.waiting("replicas", self._watch, self._limits.every)
+            self._await_ready(crew, self._waiting)
+        return crew
+
+    def _await_ready(self, crew: Crew, waiting: Waiting) -> None:
+        desk, seconds = crew.desk, self._limits.start
+        self._asked_at = math.inf  # no call is overdue while environments are made
+        try:
+            waiting.until(lambda: desk.ready[self._working].all(), seconds or math.inf, "a start")
+        except WaitedTooLong:
+            late = next(i for i in self._working if not desk.ready[i])
+            raise self._staff.overdue(crew.children[late], seconds) from None
+
+    def _receive(self) -> None:
+        """Wait until every replica that works has given the window, and take what came with it."""
+        crew = self._ready()
+        desk, working = crew.desk, self._working
+        waiting = self._waiting
+        assert waiting is not None
+        asked = desk.asked
+        waiting.until(lambda: (desk.given[working] == asked).all(), math.inf, "a window")
+        for i in working:
+            if desk.told[i] != self._told[i]:
+                infos, begin = self._hear(crew, i, -asked), crew.columns[i].start
+                self._told[i] += 1
+                self.infos.update({(t, begin + b): x for (t, b), x in infos.items()})
+        seconds = desk.seconds[working, :2]  # [W, 2]
+        self._times[working] += seconds.sum(1)
+        for name, mean in zip(self.seconds, seconds.mean(0).tolist(), strict=True):
+            self.seconds[name] += mean
+
+    def _ask_each(self, what: str, given: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+        """Ask all replicas by message, and return their answers; of a dropped one what it lost."""
+        crew = self._ready()
+        self._asked_at = time.monotonic()
+        say, children = self._messages.say, crew.children
+        numbers = {i: say(children[i], what, *given(i)) for i in self._working}
+        return [
+            self._hear(crew, i, numbers[i]) if i in numbers else self._lost(crew, i)
+            for i in range(len(crew.columns))
+        ]
+
+    def _hear(self, crew: Crew, i: int, number: int) -> Any:
+        """The answer of this number; or, if it is negative, what came with that window."""
+        assert self._waiting is not None
+        return self._messages.hear(crew.children[i], number, self._waiting)
+
+    def _watch(self) -> None:
+        """Raise if a replica failed, or is in one call for too long."""
+        crew, limit = self._staff.crew(), self._limits.step
+        for i in self._working:
+            child = crew.children[i]
+            child.look()
+            if limit and child.heart.column is not None and child.heart.age(self._asked_at) > limit:
+                raise self._staff.overdue(child, limit)
+
+    def _go_on_without(self, error: WorkerError, within: bool) -> None:
+        """Replace or leave out the replica that failed, if that is how it should be.
+
+        Args:
+            within: a window, which is asked for again; else between two.
+        """
+        crew, limits = self._staff.crew(), self._limits
+        named = [i for i in self._working if crew.children[i].name == error.worker]
+        if not named or limits.on_failure == "raise" or self._restarts >= limits.restarts:
+            raise error
+        i = named[0]
+        self._waiting = None
+        if limits.on_failure == "drop":
+            self._staff.dismiss(i)
+            self._dropped.add(i)
+            if not self._working:
+                raise error
+            self._end_episodes(crew.columns[i], within)
+            return
+        self._restarts += 1
+        crew.desk.ready[i] = 0
+        crew.desk.given[i] = -1 if within else crew.desk.asked
+        crew.desk.told[i] = self._told[i]
+        self._staff.replace(i)
+        try:
+            self._ready()
+            self._asked_at = time.monotonic()
+            given = self._lost(crew, i), *self._place(within)
+            number = self._messages.say(crew.children[i], "restore", *given)
+            self._hear(crew, i, number)
+        except WorkerError as next_error:
+            self._go_on_without(next_error, within)
+
+    def _lost(self, crew: Crew, i: int) -> dict[str, Any]:
+        """The snapshot of environments of which nothing is left but how often they were reset.
+
+        A failed replica did so unseen at most T times more.
+        """
+        self._resets[crew.columns[i]] += self.window.horizon
+        return lost(self._resets[crew.columns[i]])
+
+    def _place(self, within: bool) -> tuple[int, int, int]:
+        """The row that has arrived and is to be answered: start and horizon of a window, and row.
+
+        Args:
+            within: a window, of which it is row 0; else it is behind the one before.
+        """
+        window: Any = self.window
+        if within:
+            return window.start, window.horizon, 0
+        if isinstance(window, RingWindow):
+            return window.boundary, window.longest, 0
+        return window.start, window.horizon, -1
+
+    def _end_episodes(self, columns: slice, within: bool) -> None:
+        """Let the row that is to be answered be the last of its episode in columns left empty."""
+        window: Any = self.window
+        row: Row = window.slots[0 if within else -1].row[columns]
+        row.truncated[~row.last] = True
+
+    def _leave_empty(self, columns: slice) -> None:
+        """Write rows of no episode, which nothing learns from, where nobody is at work."""
+        window: Any = self.window
+        for slot in window.slots[1:]:
+            row = slot.row[columns]
+            for leaf in tree_leaves(row):
+                leaf[...] = 0
+            row.first[...] = row.truncated[...] = row.cut[...] = True
