@@ -5,8 +5,9 @@ A saved agent is opened with these alone; `build` adds what trains it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from rlpyt.models.q_network import QNetwork
 from rlpyt.models.q_value import make_networks
 from rlpyt.models.q_value import make_returns as returns_of_critics
 from rlpyt.noise import Noise, ResetSeeds
+from rlpyt.processes.start import Processes
 from rlpyt.resolve import Resolved, apply, draw_seed, resolve
 from rlpyt.returns import make as make_returns
 from rlpyt.rows import Window, example_row, is_image
@@ -42,6 +44,9 @@ from rlpyt.run import Run
 from rlpyt.samplers.sampler import Sampler
 from rlpyt.storage import Memory
 from rlpyt.vector.choose import environments
+from rlpyt.vector.making import Making, registered_here
+from rlpyt.vector.staff import PRELOADED, Hired
+from rlpyt.vector.workers import WorkerEnvironments
 
 TRAINING = (noise.TRAINING_RESETS, noise.ACTION_NOISE)
 EVALUATION = (noise.EVALUATION_RESETS, noise.EVALUATION_NOISE)
@@ -55,9 +60,15 @@ Check = Callable[[], None]  # raises where the agent's weights are not finite
 
 @dataclass
 class Home:
-    """A run's folder, once there is one: what its processes leave behind is written there."""
+    """What a run's processes need to know of it once it has begun.
+
+    Attributes:
+        folder: of the run, once there is one: stacks are written there.
+        tell: shows a line to the user.
+    """
 
     folder: Path | None = None
+    tell: Callable[[str], object] = warnings.warn
 
 
 @dataclass(frozen=True)
@@ -99,10 +110,23 @@ class Opened:
         """Environments for the columns of a window: here, or in processes of their own."""
         resolved, env = self.resolved, self.run.env
         groups = resolved.groups if seeds.role == noise.TRAINING_RESETS else 1
+        count, training = window.num_envs, seeds.role == noise.TRAINING_RESETS
         if window.memory is None:
             how = resolved.vectorization
-            return environments(env, self.spec, window.num_envs, seeds, how, groups)
-        raise NotImplementedError
+            return environments(env, self.spec, count, seeds, how, groups)
+        limits = self.run.sampler
+        if not training:  # it fails as a whole, and is made anew
+            limits = replace(limits, on_worker_failure="raise")
+        staff = Hired(
+            lambda: Processes(self.home.folder, preload=PRELOADED),
+            Making(env, self.spec, seeds, count, registered_here()),
+            window.places,
+            window.memory,
+            min(resolved.workers, count),
+            groups,
+            name="worker" if training else "evaluation worker",
+        )
+        return WorkerEnvironments(staff, window, limits, self.home.tell)
 
     def evaluator(self, check: Check | None = None) -> Evaluator:
         """What plays the run's evaluations; its environments are made when they are needed.

@@ -199,6 +199,7 @@ def _go(
                 stream=stream,
             )
         )
+        parts.home.tell = console.message
         sinks = open_sinks(folder.path, done, console.message)
         recorder = Recorder(folder.path, sinks, env_steps=done, tell=console.message)
         stack.callback(recorder.close)

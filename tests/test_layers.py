@@ -21,6 +21,7 @@ LAYERS = [
     ["training"],
     ["header", "presets", "runner"],
     ["build"],
+    ["remote"],
     ["run_rows"],
     ["acting", "saved"],
     ["evaluation", "folder", "policy", "resolve", "run_options"],
@@ -34,7 +35,7 @@ LAYERS = [
     ["checkpoint", "rules"],
     ["returns"],
     ["functional", "distributions", "means", "schedules", "tree_format"],
-    ["ring_window"],
+    ["ring_window", "rotation"],
     ["ring"],
     ["block"],
     ["rows", "noise"],
@@ -50,11 +51,12 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 # Specifications and options import nothing but numpy or tyro: every layer may read them.
 FREE = {"rlpyt.envs.spec", "rlpyt.envs.options", "rlpyt.models.options", "rlpyt.algos.options"}
+FREE |= {"rlpyt.samplers.options"}
 WITHOUT_DEPENDENCIES = {
     *("errors", "faultpoints", "flags", "folder", "presets", "rules", "run", "run_options"),
     "suggest",
 }
-WRITERS = ("arrays", "noise", "places", "rows", "envs.spec", "vector.in_process")
+WRITERS = ("arrays", "noise", "places", "rows", "envs.spec", "vector.worker_loop")
 
 
 def modules() -> list[Path]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Literal
 
+import numpy as np
+
 from rlpyt.envs.make import is_atari, make
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.noise import TRAINING_RESETS, ResetSeeds
+from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.vector.columns import cut
 from rlpyt.vector.grouped import Grouped
 from rlpyt.vector.in_process import InProcess
@@ -54,19 +57,30 @@ def environments(
 
 
 def in_process(
-    options: EnvOptions, spec: EnvSpec, seeds: ResetSeeds, columns: range, total: int
+    options: EnvOptions,
+    spec: EnvSpec,
+    seeds: ResetSeeds,
+    columns: range,
+    total: int,
+    *,
+    heart: Heart | None = None,
+    resets: np.ndarray | None = None,
 ) -> InProcess:
     """Single environments; those of evaluation have ranks of their own, after the training ones.
 
     Args:
         columns: numbers of these environments among those of the run.
         total: how many the run has.
+        heart, resets: as `InProcess` takes them.
     """
     training = seeds.role == TRAINING_RESETS
     role, first = ("train", 0) if training else ("evaluation", options.num_envs)
     envs = []
     try:
-        envs.extend(make(options, first + b, role=role) for b in columns)
+        for b in columns:
+            if heart is not None:
+                heart.beat(b, MAKE)
+            envs.append(make(options, first + b, role=role))
     except Exception as error:
         made = columns[len(envs)]
         error.add_note(f"while environment {made} of {total} ({spec.id}, {role}) was made")
@@ -74,4 +88,4 @@ def in_process(
             with suppress(Exception):  # it must not mask the first one
                 env.close()
         raise
-    return InProcess(envs, spec, seeds, columns=columns, total=total)
+    return InProcess(envs, spec, seeds, columns=columns, total=total, heart=heart, resets=resets)

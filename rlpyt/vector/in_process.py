@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,10 +22,12 @@ from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds
+from rlpyt.processes.heart import CLOSE, RESET, RESTORE, SNAPSHOT, STEP, Heart
 from rlpyt.rows import Row
 from rlpyt.vector import snapshots
 from rlpyt.vector.action_log import ActionLog
 
+Step = Callable[[Any], tuple[Any, ...]]
 Ended = Sequence[tuple[int, dict[str, float]]]  # column of a row, numbers of its episode's info
 
 
@@ -38,6 +40,8 @@ class InProcess:
         seeds: gives the seed of reset k of a column.
         columns: numbers of these columns among those of the run; None: they are all.
         total: how many columns the run has.
+        heart: beats before each call of an environment, where another process watches.
+        resets: [B] int64, where it counts the resets of each column; None: in memory of its own.
     """
 
     def __init__(
@@ -48,6 +52,8 @@ class InProcess:
         *,
         columns: range | None = None,
         total: int | None = None,
+        heart: Heart | None = None,
+        resets: Any = None,
     ) -> None:
         self.spec, self.num_envs = spec, len(envs)
         self.groups = (slice(0, self.num_envs),)
@@ -58,8 +64,15 @@ class InProcess:
         space = envs[0].observation_space
         self._write = observation_writer(space, spec.observation)
         self._read = action_reader(envs[0].action_space, spec.action)
-        self._steps: list[Callable[[Any], tuple[Any, ...]]] = [env.step for env in envs]
-        self._resets = [0] * self.num_envs  # resets done, per column
+        self._steps: list[Step] = [env.step for env in envs]
+        self._heart = heart
+        if heart is not None:
+            self._steps = [
+                _beating(step, heart, number)
+                for step, number in zip(self._steps, self._numbers, strict=True)
+            ]
+        # Resets begun, per column: one that failed is not done again in the same way.
+        self._resets: Any = [0] * self.num_envs if resets is None else memoryview(resets)
         self._log = ActionLog(self.num_envs)
         # Python's arrays refuse None, which NumPy takes for NaN; and are written in half the time.
         self._rewards = array("d", [0.0] * self.num_envs)
@@ -69,8 +82,13 @@ class InProcess:
 
     def reset(self, row: Row) -> None:
         """Write the first observation of every column into `row`, reset 0 of each."""
-        self._resets = [0] * self.num_envs
-        self._log = ActionLog(self.num_envs)
+        for b in range(self.num_envs):
+            self._resets[b] = 0
+        self.begin(row)
+
+    def begin(self, row: Row) -> None:
+        """Write the first row of new episodes, with the next reset of every column."""
+        self._log, self._cut = ActionLog(self.num_envs), []
         for b in range(self.num_envs):
             self._reset(row, b)
         row.reward[:] = 0
@@ -122,6 +140,23 @@ class InProcess:
         ended, self._ended = self._ended, []
         return ended
 
+    def cut(self, row: Row) -> list[int]:
+        """Give up the episodes that are open at `row`, which becomes the last of each.
+
+        The row after it, marked `cut`, begins another.
+
+        Returns:
+            The columns that were cut.
+        """
+        self._cut = np.flatnonzero(~row.last).tolist()
+        row.truncated[self._cut] = True
+        return list(self._cut)
+
+    @property
+    def resets(self) -> np.ndarray:
+        """[B] resets begun so far."""
+        return np.array(self._resets)
+
     def render(self, column: int) -> Any:
         """The frame [H, W, 3] of one environment, or whatever its render() returns."""
         return self._envs[column].render()
@@ -129,14 +164,16 @@ class InProcess:
     def snapshot(self) -> dict[str, Any]:
         """What is needed to go on exactly: an environment's own snapshot, or seed and actions."""
         return {
-            "resets": np.array(self._resets),
+            "resets": self.resets,
             "log": self._log.snapshot(),
-            "own": {
-                str(self._numbers[b]): snapshots.snapshot(env)
-                for b, env in enumerate(self._envs)
-                if snapshots.offers(env)
-            },
+            "own": dict(self._own_snapshots()),
         }
+
+    def _own_snapshots(self) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        for b, env in enumerate(self._envs):
+            if snapshots.offers(env) and b not in self._cut:
+                self._beat(b, SNAPSHOT)
+                yield str(self._numbers[b]), snapshots.snapshot(env)
 
     @staticmethod
     def merged(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -168,11 +205,13 @@ class InProcess:
         Returns:
             The columns that were cut.
         """
-        self._resets = np.asarray(state["resets"]).tolist()
+        for b, count in enumerate(np.asarray(state["resets"]).tolist()):
+            self._resets[b] = count
         self._log = ActionLog.restored(state["log"], row.action)
         check = tree_map(np.copy, row)
         self._cut = []
         for b, env in enumerate(self._envs):
+            self._beat(b, RESTORE)
             own = state["own"].get(str(self._numbers[b]))
             if own is not None:
                 env.reset(seed=self._seed(b, self._resets[b] - 1))
@@ -189,6 +228,7 @@ class InProcess:
     def close(self) -> None:
         """Close every environment; one that fails is told of, and masks nothing."""
         for b, env in enumerate(self._envs):
+            self._beat(b, CLOSE)
             try:
                 env.close()
             except Exception as error:
@@ -201,7 +241,10 @@ class InProcess:
         self._envs = []
 
     def _reset(self, row: Row, b: int) -> None:
-        seed = self._seed(b, self._resets[b])
+        count = self._resets[b]
+        seed = self._seed(b, count)
+        self._resets[b] = count + 1
+        self._beat(b, RESET)
         try:
             observation, info = self._envs[b].reset(seed=seed)
             self._write(row.observation, b, observation)
@@ -210,7 +253,6 @@ class InProcess:
         except Exception as error:
             self._name(error, b, f"reset(seed={seed})")
             raise
-        self._resets[b] += 1
         self._log.begin(b)
 
     def _record(self, row: Row, b: int, observation: Any, info: dict[str, Any]) -> None:
@@ -241,6 +283,7 @@ class InProcess:
         try:
             observation, _ = env.reset(seed=self._seed(b, self._resets[b] - 1))
             for action in actions:
+                self._beat(b, RESTORE)
                 observation, *_ = env.step(self._read(action)[b])
             self._write(check.observation, b, observation)
         except Exception as error:
@@ -258,9 +301,24 @@ class InProcess:
         else:
             error.add_note(f"in {name}, {call}")
 
+    def _beat(self, b: int, call: int) -> None:
+        if self._heart is not None:
+            self._heart.beat(self._numbers[b], call)
+
     def _seed(self, b: int, k: int) -> int:
         """Of reset k of column b."""
         return self._seeds(self._numbers[b], k)
+
+
+def _beating(step: Step, heart: Heart, number: int) -> Step:
+    """An environment's step with a heartbeat before it."""
+    beat = heart.beat
+
+    def beaten(action: Any) -> tuple[Any, ...]:
+        beat(number, STEP)
+        return step(action)
+
+    return beaten
 
 
 def numbers(info: dict[str, Any]) -> dict[str, float]:
