@@ -112,7 +112,8 @@ def parse(argv: Sequence[str]) -> tuple[BenchOptions, list[Run]]:
         for word in (spelling, *texts)
     ]
     algo = words[1] if len(words) > 1 else "ppo"
-    run, _ = train.parse([algo, "--env", options.env, *rest])
+    first = ["--num-envs", str(options.num_envs[0])] if options.num_envs else []
+    run, _ = train.parse([algo, "--env", options.env, *first, *rest])
     return options, _sizes(options, run)
 
 

@@ -1,7 +1,7 @@
 """What was measured on this machine is taken up by `--sampler auto`, and by nothing else."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,15 @@ WORKERS = Recommendation("workers", 2, 2, "in-process", 2000.0)
 NATIVE = Recommendation("serial", 0, 2, "native", 3000.0)
 AGENT = kind("ppo", images=False, memory="none", device="cpu")
 ENV = EnvOptions("CartPole-v1", num_envs=8)
+WRONG: list[dict[str, object]] = [
+    {"workers": "two"},
+    {"workers": 0},
+    {"groups": 0},
+    {"sampler": "magic"},
+    {"vectorization": None},
+    {"steps_per_second": "fast"},
+    {"more": 1},
+]
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +84,7 @@ def test_the_best_is_the_fastest_or_a_simpler_one_that_is_about_as_fast():
         "[1, 2]",
         '{"KEY": 5}',
         '{"KEY": [5, null, {}]}',
-        '{"KEY": [{"sampler": "workers", "workers": "two", "groups": 1, '
-        '"vectorization": "in-process", "steps_per_second": 1.0}]}',
-        '{"KEY": [{"sampler": "magic", "workers": 2, "groups": 1, '
-        '"vectorization": "in-process", "steps_per_second": 1.0}]}',
-        '{"KEY": [{"sampler": "workers", "workers": 0, "groups": 1, '
-        '"vectorization": "in-process", "steps_per_second": 1.0}]}',
+        *(json.dumps({"KEY": [{**asdict(WORKERS), **wrong}]}) for wrong in WRONG),
     ],
 )
 def test_a_file_that_is_none_means_serial_and_is_replaced(content, cache):
