@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from rlpyt.samplers.published import Published
 from rlpyt.samplers.replica import Part
 from rlpyt.samplers.replicated import ReplicatedSampler
 from rlpyt.samplers.sampler import Sampler
+from rlpyt.samplers.schedule import Schedule, ScheduledSampler
 from rlpyt.storage import Memory
 from rlpyt.vector.choose import environments, in_process
 
@@ -70,6 +72,20 @@ class Plan:
         """The rows of the run, as they lie in its memory."""
         return make_rows(self.run, self.spec, agent, self.memory, states=True)
 
+    @property
+    def total(self) -> int:
+        """Environment steps of the run."""
+        return self.run.loop.env_steps
+
+    def sampler(self, agent: Agent, window: Any) -> Sampler:
+        """What collects all columns in the process that calls this."""
+        run, resolved, count = self.run, self.resolved, self.run.env.num_envs
+        seeds, how = ResetSeeds(resolved.seed, TRAINING[0]), resolved.vectorization
+        envs = environments(run.env, self.spec, count, seeds, how, resolved.groups)
+        drawn = self.noise(agent, range(count))
+        strict, bounds = run.sampler.strict, run.env.strict_bounds
+        return Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds)
+
     def noise(self, agent: Agent, columns: range) -> Noise:
         return Noise(self.resolved.seed, TRAINING[1], columns, agent.uniforms, agent.normals)
 
@@ -99,19 +115,13 @@ def replica_part(plan: Plan, context: Context, columns: slice) -> Part:
 def background_collector(plan: Plan, context: Context, crew: Crew | None) -> Collector:
     """What collects in the background: by replicas that were started for it, or alone."""
     plan.begin(0)
-    run, resolved = plan.run, plan.resolved
+    resolved = plan.resolved
     if crew is not None:
         agent = plan.agent("cpu")
         window = plan.window(agent)
         return Collector(ReplicatedSampler(Lent(context, crew), agent, window, plan.limits), agent)
     agent = plan.agent(resolved.device)
-    window = plan.window(agent)
-    count, seeds = run.env.num_envs, ResetSeeds(resolved.seed, TRAINING[0])
-    envs = environments(run.env, plan.spec, count, seeds, resolved.vectorization, resolved.groups)
-    drawn = plan.noise(agent, range(count))
-    strict, bounds = run.sampler.strict, run.env.strict_bounds
-    sampler = Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds)
-    return Collector(sampler, agent)
+    return Collector(plan.sampler(agent, plan.window(agent)), agent)
 
 
 def replicated_sampler(
@@ -125,9 +135,17 @@ def replicated_sampler(
 
 def asynchronous_sampler(
     plan: Plan, agent: Agent, window: Any, home: Home, check: Check
-) -> AsynchronousSampler:
-    """What the main process is given rows by that a process in the background collects."""
-    link = Link(Memory(), plan.run.sampler.max_lag)
+) -> AsynchronousSampler | ScheduledSampler:
+    """What the main process is given rows by that a process in the background collects.
+
+    Or, by the schedule of such a run, what collects them here.
+    """
+    options = plan.run.sampler
+    if options.schedule is not None:
+        actor = plan.agent(plan.resolved.device)
+        schedule = Schedule.read(Path(options.schedule))
+        return ScheduledSampler(plan.sampler(actor, window), agent, schedule, plan.total, check)
+    link = Link(Memory(), options.max_lag)
     weights = Memory()
     published = Published(agent, weights)
 
@@ -137,10 +155,13 @@ def asynchronous_sampler(
         make, replicas = partial(replica_part, plan), plan.resolved.workers
         return Hired(lambda: processes, make, agent, window.num_envs, replicas, Bell()).crew()
 
+    def record(row: int) -> Schedule:
+        return Schedule(home.folder and home.folder / f"schedule-{row}.txt")
+
     make = partial(background_collector, plan)
-    total = plan.run.loop.env_steps
-    branch = Branch(_processes(home), make, helpers, link, weights, total)
-    return AsynchronousSampler(branch, agent, published, window, plan.limits, check)
+    branch = Branch(_processes(home), make, helpers, link, weights, plan.total)
+    recorder = record if options.record_schedule else None
+    return AsynchronousSampler(branch, agent, published, window, plan.limits, check, recorder)
 
 
 def _processes(home: Home) -> Callable[[], Processes]:

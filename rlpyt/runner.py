@@ -104,13 +104,10 @@ class Runner:
         while episodes.env_steps < loop.env_steps and not ended and not self.stop.name:
             begun = time.perf_counter()
             before = episodes.env_steps
-            window = sampler.collect(sampler.rows_for(loop.env_steps - before), before)
-            collected = time.perf_counter()
-            episodes.count(window.rows, game_over=game_over(window.rows), infos=sampler.infos)
-            metrics = self.parts.algorithm.update(window, before)
-            self._learning += time.perf_counter() - collected
+            self._learn(sampler.collect(sampler.rows_for(loop.env_steps - before), before))
             self.seconds += time.perf_counter() - begun
-            self.recorder.record_all(metrics)
+            if self._rests_after(before):
+                self._settle()
             after = episodes.env_steps
             self.console.update(after, self._log() if due(before, after, loop.log_every) else None)
             if self.hooks.on_window is not None:
@@ -120,6 +117,7 @@ class Runner:
                     ended = self._evaluate() or ended
                 if due(before, after, loop.checkpoint_every) or self._new_best:
                     self.save()
+        self._settle()
         if not self.stop.name:
             if episodes.env_steps > self._logged_at:
                 self._log()
@@ -132,6 +130,7 @@ class Runner:
 
     def save(self) -> Path:
         """Write a checkpoint of everything that the rest of the run depends on."""
+        self._settle()
         keep = self.run.loop.keep_checkpoints
         self.recorder.sync()
         path = checkpoint.save(
@@ -183,6 +182,29 @@ class Runner:
         self._line_steps = self._begun_at = self.episodes.env_steps
         self._started = True
 
+    def _learn(self, window: Any) -> None:
+        """Count what has come, and learn from it."""
+        begun, before = time.perf_counter(), self.episodes.env_steps
+        rows = window.rows
+        self.episodes.count(rows, game_over=game_over(rows), infos=self.parts.sampler.infos)
+        self.recorder.record_all(self.parts.algorithm.update(window, before))
+        self._learning += time.perf_counter() - begun
+
+    def _rests_after(self, before: int) -> bool:
+        """Whether an evaluation or a checkpoint follows what was just learned from."""
+        loop, after = self.run.loop, self.episodes.env_steps
+        return due(before, after, loop.eval_interval) or due(before, after, loop.checkpoint_every)
+
+    def _settle(self) -> None:
+        """Have a sampler that collects meanwhile rest, and learn from what it had collected.
+
+        What is evaluated and saved then is of one time.
+        """
+        begun = time.perf_counter()
+        for window in self.parts.sampler.settle():
+            self._learn(window)
+        self.seconds += time.perf_counter() - begun
+
     def _log(self) -> dict[str, float]:
         """Write one line of the log, of what happened since the line before."""
         sampler, recorder, steps = self.parts.sampler, self.recorder, self.episodes.env_steps
@@ -192,8 +214,9 @@ class Runner:
         recorder.record_all(shares)
         recorder.record_all(sampler.metrics())
         recorder.record("time/frames", steps * self.parts.spec.frames_per_step)
-        self._spent = {name: self._spent[name] + seconds for name, seconds in spent.items()}
-        sampler.seconds = {"env": 0.0, "act": 0.0}
+        so_far = self._spent
+        self._spent = {name: so_far.get(name, 0.0) + seconds for name, seconds in spent.items()}
+        sampler.seconds = dict.fromkeys(sampler.seconds, 0.0)
         self._learning, self._line_seconds, self._line_steps = 0.0, self.seconds, steps
         self._logged_at = steps
         return recorder.write(steps)
@@ -248,8 +271,11 @@ class Runner:
 
 
 def shares_of(spent: dict[str, float], seconds: float, env_steps: int) -> dict[str, float]:
-    """Speed, and the fractions of the time spent in each part; `wait` is what is left."""
+    """Speed, and the fractions of the time spent in each part; `wait` is what is left.
+
+    Where parts overlap, for a process of its own collects, it was measured and is among them.
+    """
     seconds = max(seconds, 1e-9)
-    parts = {**spent, "wait": max(0.0, seconds - sum(spent.values()))}
+    parts = {"wait": max(0.0, seconds - sum(spent.values())), **spent}
     shares = {f"time/{name}": part / seconds for name, part in parts.items()}
     return {**shares, "time/steps_per_second": env_steps / seconds}

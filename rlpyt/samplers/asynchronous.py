@@ -28,7 +28,7 @@ from rlpyt.samplers.link import ACT, ENV, WAIT
 from rlpyt.samplers.lost import lost
 from rlpyt.samplers.messages import Messages
 from rlpyt.samplers.published import Published
-from rlpyt.samplers.schedule import Found, Schedule
+from rlpyt.samplers.schedule import Found, Schedule, lag_metrics
 from rlpyt.tree_format import like
 
 
@@ -43,7 +43,7 @@ class AsynchronousSampler:
         window: the rows, in shared memory, with the states that agents are fed.
         limits: see there; to restart is to start all of these processes anew.
         check: called before weights are published; raises where they are not finite.
-        schedule: records what is found; None does not.
+        schedule: makes what records what is found, beginning with this row; None does not.
     """
 
     def __init__(
@@ -54,10 +54,13 @@ class AsynchronousSampler:
         window: RingWindow | Rotation,
         limits: Limits,
         check: Callable[[], None] | None = None,
-        schedule: Schedule | None = None,
+        schedule: Callable[[int], Schedule] | None = None,
     ) -> None:
-        self.agent, self.window, self.schedule = agent, window, schedule
-        self.seconds = {"env": 0.0, "act": 0.0}  # of the sampler's process, meanwhile
+        self.agent, self.window = agent, window
+        self.schedule: Schedule | None = None
+        self._make_schedule = schedule
+        # Of the sampler's process, meanwhile; and in which this one waited for it.
+        self.seconds = {"env": 0.0, "act": 0.0, "wait": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the windows' endings
         self._branch, self._link, self._turns = branch, branch.link, branch.link.turns
         self._published, self._arrivals = published, arrivals_of(window)
@@ -75,8 +78,8 @@ class AsynchronousSampler:
         """Start every environment anew, as at the beginning of a run."""
         self._open()
         self._ask("reset")
-        self._arrivals.begin()
-        self._boundary, self._resets[:] = 0, 1
+        self._begin(0)
+        self._resets[:] = 1
 
     def rows_for(self, env_steps: int) -> int:
         """How many rows are collected next: the sampler's process knows, and decides."""
@@ -102,7 +105,9 @@ class AsynchronousSampler:
                 break
             except WorkerError as error:
                 self._recover(error)
-        self._line.waited += perf_counter() - begun
+        waited = perf_counter() - begun
+        self._line.waited += waited
+        self.seconds["wait"] += waited
         found = self._take(rested=False)
         self._turns.permit(self._taken)
         self._branch.child.bell.ring()
@@ -140,9 +145,8 @@ class AsynchronousSampler:
         """Take up a snapshot, of whatever sampler; returns the columns that were cut."""
         window = self.window
         window.restore(like(window.example_carry(), state["window"], "window"))
-        self._boundary = window.boundary
+        self._begin(window.boundary)
         self._resets[:] = state["envs"].get("resets", 0)
-        self._arrivals.begin()
         self._open()
         return self._ask("restore", self._boundary, state["envs"])
 
@@ -151,13 +155,10 @@ class AsynchronousSampler:
         line, spent = self._line, self._link.seconds.copy()
         seconds = max(perf_counter() - line.begun, 1e-9)
         told = {
-            "time/wait": line.waited / seconds,
             "time/wait_learner": line.waited / seconds,
             "time/wait_sampler": float(spent[WAIT] - line.spent[WAIT]) / seconds,
         }
-        if line.lags:
-            told["sampler/version_lag"] = sum(line.lags) / len(line.lags)
-            told["sampler/version_lag_max"] = max(line.lags)
+        told |= lag_metrics(line.lags)
         if self._limits.on_failure == "restart":
             told["workers/restarts"] = self._restarts
         self._line = _Line(spent)
@@ -166,6 +167,13 @@ class AsynchronousSampler:
     def close(self) -> None:
         """End the processes that collect."""
         self._branch.close()
+
+    def _begin(self, boundary: int) -> None:
+        """The row of this number is answered next; nothing behind it is there."""
+        self._boundary = boundary
+        self._arrivals.begin()
+        if self._make_schedule is not None:
+            self.schedule = self._make_schedule(boundary)
 
     def _open(self) -> None:
         """Start the processes, where there are none; they rest."""

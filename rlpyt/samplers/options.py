@@ -52,6 +52,12 @@ class SamplerOptions:
     max_lag: int = 4
     """Asynchronous: windows that the sampler may be ahead of the learner."""
 
+    record_schedule: bool = False
+    """Asynchronous: write into the run's folder which windows and weights met (schedule-0.txt)."""
+
+    schedule: Annotated[str | None, arg(metavar="FILE")] = None
+    """Asynchronous: such a file, as which to collect in turn with the learning: the same run."""
+
     def __post_init__(self) -> None:
         for name in ("workers", "groups", "max_lag"):
             value = getattr(self, name)

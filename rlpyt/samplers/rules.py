@@ -20,8 +20,8 @@ def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
     if native and sampler.sampler in ("workers", "replicated"):
         raise UsageError(
             f"sampler={sampler.sampler} and vectorization=native: a native vector environment "
-            "steps its environments in threads of its own; choose --sampler serial (with --groups 2 they "
-            "alternate), or --vectorization in-process"
+            "steps its environments in threads of its own; choose --sampler serial (with --groups "
+            "2 they alternate), or --vectorization in-process"
         )
     if sampler.sampler == "replicated" and (sampler.groups or 1) > 1:
         raise UsageError(
@@ -64,7 +64,8 @@ def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
     if sampler.on_worker_failure == "raise":
         idle["max_restarts"] = "add --on-worker-failure restart or drop"
     if not sampler.asynchronous:
-        idle["max_lag"] = "add --asynchronous"
+        for name in ("max_lag", "record_schedule", "schedule"):
+            idle[name] = "add --asynchronous"
     if sampler.asynchronous:
         idle.pop("start_timeout", None)
         idle.pop("on_worker_failure", None)

@@ -7,7 +7,7 @@ versions and found at the same times, is the same run, bit for bit: `ScheduledSa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -28,6 +28,14 @@ class Found(NamedTuple):
     resting: bool  # whether the sampler was asked to rest before
     published: int  # newest version of the weights then
     versions: tuple[int, ...]  # of each window that was there
+
+
+def lag_metrics(lags: Sequence[int]) -> dict[str, float]:
+    """How many versions behind the newest the weights were that collected some windows."""
+    if not lags:
+        return {}
+    mean = sum(lags) / len(lags)
+    return {"sampler/version_lag": mean, "sampler/version_lag_max": float(max(lags))}
 
 
 @final
@@ -71,18 +79,27 @@ class ScheduledSampler:
         agent: learns.
         schedule: that was recorded.
         total: environment steps of the run.
+        check: raises where the weights of the one that learns are not finite.
     """
 
-    def __init__(self, sampler: Sampler, agent: Any, schedule: Schedule, total: int) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        agent: Any,
+        schedule: Schedule,
+        total: int,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         window: Any = sampler.window
         assert isinstance(window, RingWindow | Rotation)
         self.sampler, self.agent, self.window = sampler, agent, window
         self._actor: Any = sampler.agent
         self.seconds, self.infos = sampler.seconds, {}
-        self._arrivals = arrivals_of(window)
+        self._arrivals, self._check_agent = arrivals_of(window), check
         self._schedule, self._total = list(reversed(schedule.found)), total
         self._kept: dict[int, list[Tensor]] = {}  # weights by version, while windows need them
         self._env_steps = 0
+        self._lags: list[int] = []
 
     def reset(self) -> None:
         self.sampler.reset()
@@ -99,6 +116,8 @@ class ScheduledSampler:
     def collect(self, horizon: int | None = None, env_steps: int | None = None) -> Any:
         """Collect what was found at this time."""
         assert env_steps is not None
+        if self._check_agent is not None:
+            self._check_agent()
         self.agent.set_exploration(env_steps)
         self._env_steps = env_steps
         return self._collect(resting=False)
@@ -112,7 +131,8 @@ class ScheduledSampler:
         return self.sampler.snapshot()
 
     def metrics(self) -> dict[str, float]:
-        return {}
+        lags, self._lags = self._lags, []
+        return lag_metrics(lags)
 
     def close(self) -> None:
         self.sampler.close()
@@ -132,6 +152,7 @@ class ScheduledSampler:
             begun += window.horizon
             entries.append(Entry(window.start, window.horizon, steps, version, 0))
             self._env_steps += env_steps_of(window.rows)
+        self._lags += [found.published - version for version in found.versions]
         for version in [x for x in self._kept if x < found.versions[-1]]:
             del self._kept[version]
         return self._arrivals.take(entries)
