@@ -12,7 +12,7 @@ To be set beside what the original's article names (Stooke and Abbeel, 2019): ov
     replay_ratio                           rows trained to steps, over the same time
     waits                                  share of time in which each side waited for the other
 
-usage: r2d1_async.py [--how workers|native|replicated] [--num-envs 256] [--workers 15] [--groups 2]
+usage: r2d1_async.py [--how workers|native|replicated] [--num-envs 256] [--workers 14] [--groups 2]
                      [--seconds 120] [--precision bf16] [--replay-memory host]
        r2d1_async.py --smoke      a minute on any CPU: whether all of it works, and no measurement
 """
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--env", default="PongNoFrameskip-v4")
     parser.add_argument("--how", choices=["workers", "native", "replicated"], default="workers")
     parser.add_argument("--num-envs", type=int, default=256)
-    parser.add_argument("--workers", type=int, default=max(1, allowed_cores() - 1))
+    parser.add_argument("--workers", type=int, default=max(1, allowed_cores() - 2))
     parser.add_argument("--groups", type=int, default=2)
     parser.add_argument("--horizon", type=int, default=40)
     parser.add_argument("--max-lag", type=int, default=4)
@@ -138,11 +138,7 @@ def measured(run: Run, a: argparse.Namespace) -> dict[str, Any]:
         "updates_per_second": round(updates / seconds, 3),
         "replay_ratio": round(updates * run.algo.rows_per_update / steps, 3),
         "seconds": round(seconds, 1),
-        "waits": {
-            side: round(log[f"time/wait_{side}"][-1], 3)
-            for side in ("learner", "sampler")
-            if f"time/wait_{side}" in log
-        },
+        "waits": {side: mean(log, f"time/wait_{side}", first) for side in ("learner", "sampler")},
         "num_envs": run.env.num_envs,
         "sampler": run.sampler.sampler,
         "vectorization": resolved.vectorization,
@@ -156,6 +152,12 @@ def measured(run: Run, a: argparse.Namespace) -> dict[str, Any]:
         "article": ARTICLE,
         "smoke": a.smoke,
     }
+
+
+def mean(log: dict[str, list[float]], tag: str, first: int) -> float | None:
+    """Over the lines after so many environment steps."""
+    values = [x for n, x in zip(log[csv.X], log.get(tag, []), strict=False) if n > first and x == x]
+    return round(sum(values) / len(values), 3) if values else None
 
 
 if __name__ == "__main__":

@@ -41,7 +41,9 @@ class Table:
             f"rlpyt · sampling {run.env_name} with {run.algo_name}, learning nothing · {cores} · "
             f"{seconds:g} s each"
         )
-        self._say(f"percentages are of the time of {cores}; wait: a core has nothing to do\n")
+        self._say(
+            f"percentages are of the time of {cores}; wait: a core is idle, or others use it\n"
+        )
         self._say(_HEAD + "".join(f"{name:>{_width(name)}}" for name in _PARTS))
 
     def measuring(self, run: Run, setting: Setting) -> None:

@@ -2,7 +2,8 @@
 
 The cores' time has four parts. `act`: the agent answers. `env`: environments step, by what a step
 costs in this process, which no number of processes changes. `inter-process`: what else keeps cores
-busy, such as handing over rows and looking out for them. `wait`: cores have nothing to do.
+busy, such as handing over rows and looking out for them. `wait`: cores are idle, or at work for
+others.
 """
 
 from __future__ import annotations

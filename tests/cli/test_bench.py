@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,8 +103,8 @@ def test_only_what_was_asked_for_is_measured():
 
 
 def test_a_replay_is_only_as_large_as_sampling_needs():
-    run = choose("dqn", "ALE/Pong-v5")
-    small = with_envs(run, 64)
+    run: Any = choose("dqn", "ALE/Pong-v5")
+    small: Any = with_envs(run, 64)
     assert small.algo.replay_size < 30_000 < run.algo.replay_size
 
 
@@ -125,6 +126,19 @@ def test_serial_is_measured_and_leaves_nothing_to_hand_over(capsys, cache):
     assert row["shares"] == {} or row["shares"]["inter-process"] == pytest.approx(0, abs=0.02)
     assert told["recommended"][0]["options"].startswith("--num-envs 2 --sampler serial")
     assert not cache.exists()  # one alone is no comparison
+
+
+def test_samplers_of_processes_are_measured_beside_it(capsys, cache):
+    words = "--sampler serial workers replicated --workers 1 --groups 1 --json"
+    assert main([*SMALL, *words.split()]) == 0
+    told = found(capsys)
+    rows = {row["sampler"]: row for row in told["measured"]}
+    assert set(rows) == {"serial", "workers", "replicated"}
+    for row in rows.values():
+        assert row["steps_per_second"] > 0
+        assert not row["shares"] or sum(row["shares"].values()) == pytest.approx(1, abs=0.01)
+    assert not told["failed"]
+    assert cache.exists()
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, speed_of) -> list[Setting]:
