@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +46,16 @@ class Record:
         self.failures += self.state == "failed" or event.get("stranger", False)
         self.pid, self.identity = None, ""
 
+    def lacks(self, retries: int) -> bool:
+        """Whether it is to be run: one that failed so often is not, nor one that cannot be."""
+        if self.state == "failed":
+            return self.code != 2 and self.failures <= retries
+        return self.state in ("queued", "running", "cut")
+
     def retry(self) -> None:
         """Forget that it failed."""
-        self.failures = 0
-        if self.state == "failed":
-            self.state = "cut"
+        if self.state in ("failed", "cut"):
+            self.state, self.failures = "cut", 0
 
 
 class Journal:
@@ -66,10 +71,15 @@ class Journal:
 
     def write(self, event: str, **fields: Any) -> None:
         """Add an event; it is on the disk when this returns."""
-        content = {"time": round(time.time(), 3), "event": event, **fields}
-        line = memoryview((json.dumps(content) + "\n").encode())
-        while line:
-            line = line[os.write(self._file, line) :]
+        self.write_all([{"event": event, **fields}])
+
+    def write_all(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Add several at once: bringing a line to the disk takes some milliseconds."""
+        now = round(time.time(), 3)
+        text = "".join(json.dumps({"time": now, **event}) + "\n" for event in events)
+        rest = memoryview(text.encode())
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
         os.fsync(self._file)
 
     def close(self) -> None:
@@ -109,6 +119,12 @@ def records(events: list[dict[str, Any]]) -> dict[str, Record]:
         if record is not None:
             _apply(kind, event, record)
     return found
+
+
+def job_event(job: Job) -> dict[str, Any]:
+    """What a journal says of a job when it is taken up."""
+    about = {"options": job.options, "env_steps": job.env_steps, "kind": job.kind}
+    return {"event": "job", "run": job.name, **about}
 
 
 def _apply(kind: str, event: Mapping[str, Any], record: Record) -> None:

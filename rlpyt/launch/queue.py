@@ -14,7 +14,7 @@ from rlpyt.errors import UsageError
 from rlpyt.launch import estimate, leftovers
 from rlpyt.launch.children import Children, StarterDied
 from rlpyt.launch.jobs import Job
-from rlpyt.launch.journal import Journal, Record, State, identity
+from rlpyt.launch.journal import Journal, Record, State, identity, job_event
 from rlpyt.launch.progress import EVALUATION, Log, Output, Progress, need
 from rlpyt.launch.slots import Slot
 from rlpyt.launch.table import Row, Screen, summary
@@ -139,8 +139,7 @@ class Queue:
         try:
             with StopSignal() as stop:
                 self._recover()
-                for job in jobs:
-                    self._add(job)
+                self._add(jobs)
                 self._begun = time.monotonic()
                 while self._go_on(stop.name):
                     self._hear()
@@ -173,21 +172,16 @@ class Queue:
             done = need(self.folder / record.job.name) == "nothing"
             self._note(record.job.name, "finished" if done else "cut", None, 0.0)
 
-    def _add(self, job: Job) -> None:
-        """Take a job up; one that is known keeps what became of it."""
-        record = self.records.get(job.name)
-        if record is None:
-            record = self.records[job.name] = Record(job)
-            self._book.write(
-                "job", run=job.name, options=job.options, env_steps=job.env_steps, kind=job.kind
-            )
-        if record.state in ("queued", "cut") or self._may_retry(record):
-            self._todo.append(job.name)
-
-    def _may_retry(self, record: Record) -> bool:
-        """Whether a run that failed is tried again; one of options that cannot be is not."""
-        failed = record.state == "failed" and record.code != 2
-        return failed and record.failures <= self._retries
+    def _add(self, jobs: Sequence[Job]) -> None:
+        """Take jobs up; one that is known keeps what became of it."""
+        new = [job for job in jobs if job.name not in self.records]
+        self._book.write_all([job_event(job) for job in new])
+        self.records.update({job.name: Record(job) for job in new})
+        known = [self.records[job.name] for job in jobs]
+        for state in ("cut", "queued", "failed"):  # what was begun goes first
+            for record in known:
+                if record.state == state and record.lacks(self._retries):
+                    self._todo.append(record.job.name)
 
     def _go_on(self, stop: str) -> bool:
         """Start what there is room for; False where nothing runs and nothing is to come."""
@@ -229,7 +223,7 @@ class Queue:
             except UsageError as error:
                 self._note(name, "failed", 2, 0.0, [str(error)])
         while (job := self._source.next()) is not None:
-            self._add(job)
+            self._add([job])
             if job.name in self._todo:
                 return self._next()
         return None
@@ -281,8 +275,9 @@ class Queue:
         stranger = state == "cut" and code is not None and not self._stop
         tail = attempt.output.tail(code) if state == "failed" else []
         self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
-        cut = state == "cut" and (not stranger or record.failures <= self._retries)
-        if cut or self._may_retry(record):
+        if state == "cut" and (not stranger or record.failures <= self._retries):
+            self._todo.appendleft(name)
+        elif state == "failed" and record.lacks(self._retries):
             self._todo.append(name)
         else:
             self._source.ended(record.job, state, self._log(name).read())

@@ -117,11 +117,18 @@ def run_sweep(
         screen.say(f"sweep · {total or len(jobs)} runs · {folder}")
         if before := _before(records):
             screen.say(before)
-        lacking = [job for job in jobs if _state(records, job) != "finished"]
+        if again:
+            _forgive(records, book)
+        known = [records.get(job.name, Record(job)) for job in jobs]
+        lacking = [job for job, r in zip(jobs, known, strict=True) if r.lacks(options.retries)]
         if not lacking and source is None:
             return _ended(Sweep(folder, "finished", _all_swept(records, folder)), screen)
         machine = read_machine()
         either = [plan(machine, options, takes_gpu=x) for x in (False, bool(machine.gpus))]
+        asked = {job.run.loop.threads for job in lacking if job.run is not None}
+        largest = max(either, key=lambda slots: min(len(slot.cpus) for slot in slots))
+        for threads in asked:
+            check_threads(threads, largest)
         threads = min(len(slot.cpus) for slots in either for slot in slots)
         cwd = cwd or Path.cwd()
 
@@ -133,15 +140,10 @@ def run_sweep(
 
         children = open_children()
         slots = either[_look(children, lacking)]
-        for asked in {job.run.loop.threads for job in lacking if job.run is not None}:
-            check_threads(asked, slots)
+        for threads in asked:
+            check_threads(threads, slots)
         screen.say(describe(slots, machine))
         _open(book, slots, options, cwd)
-        if again:
-            for record in records.values():
-                if record.state in ("failed", "cut"):
-                    book.write("retry", run=record.job.name)
-                    record.retry()
         retries = options.retries
         queue = Queue(folder, book, records, slots, open_children, screen, retries, source, column)
         status = queue.run(jobs, children)
@@ -223,8 +225,12 @@ def _refuse_other_commands(records: dict[str, Record], jobs: Sequence[Job], fold
             )
 
 
-def _state(records: dict[str, Record], job: Job) -> State:
-    return records[job.name].state if job.name in records else "queued"
+def _forgive(records: dict[str, Record], book: Journal) -> None:
+    """Have what failed tried again, however often it was."""
+    failed = [record for record in records.values() if record.state in ("failed", "cut")]
+    book.write_all([{"event": "retry", "run": record.job.name} for record in failed])
+    for record in failed:
+        record.retry()
 
 
 def _look(children: Children, jobs: Sequence[Job]) -> bool:

@@ -1,0 +1,95 @@
+"""The journal: what was written is read, whatever a kill left at its end; one queue at a time."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rlpyt.errors import UsageError
+from rlpyt.launch import journal
+from rlpyt.launch.jobs import Job
+from rlpyt.launch.journal import Journal
+
+
+def written(folder):
+    book = Journal(folder)
+    for name in "ab":
+        book.write_all([journal.job_event(Job(name, ("ppo", "--seed", name), 100, "ppo"))])
+    book.write("start", run="a", slot=0, pid=1, identity="x")
+    book.write("end", run="a", state="failed", code=1, seconds=2.5, tail=["why"])
+    book.write("start", run="b", slot=1, pid=2, identity="y")
+    book.close()
+    return folder / journal.FILE
+
+
+def test_records_are_what_the_events_say(tmp_path):
+    written(tmp_path)
+    found = journal.records(journal.read(tmp_path))
+    a, b = found["a"], found["b"]
+    assert (a.state, a.code, a.failures, a.tail, a.seconds) == ("failed", 1, 1, ("why",), 2.5)
+    assert (b.state, b.pid, b.slot) == ("running", 2, 1)
+    assert a.job == Job("a", ("ppo", "--seed", "a"), 100, "ppo")
+
+
+def test_a_torn_last_line_is_left_out_wherever_it_is_torn(tmp_path):
+    path = written(tmp_path)
+    whole = path.read_bytes()
+    *before, last = whole.splitlines(keepends=True)
+    for cut in range(len(last)):
+        path.write_bytes(b"".join(before) + last[:cut])
+        events = journal.read(tmp_path)
+        torn = cut < len(last) - 1  # a line without its end is whole
+        assert len(events) == len(before) + (not torn)
+        book = Journal(tmp_path)
+        book.write("stopped", why="finished")
+        book.close()
+        assert len(journal.read(tmp_path)) == len(events) + 1
+
+
+def test_what_is_no_sweep_or_of_a_newer_rlpyt_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"is no sweep: it has no journal\.jsonl"):
+        journal.read(tmp_path)
+    (tmp_path / journal.FILE).write_text(json.dumps({"event": "queue", "format": 99}) + "\n")
+    with pytest.raises(UsageError, match="format 99.*install a newer rlpyt"):
+        journal.read(tmp_path)
+
+
+HOLD = "from pathlib import Path; from rlpyt.launch import journal\n"
+HOLD += "with journal.held(Path('.')): print('held', flush=True); input()"
+
+
+def test_two_queues_are_refused_and_a_killed_ones_lock_is_free(tmp_path, monkeypatch):
+    """B238."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD], cwd=tmp_path, stdin=-1, stdout=-1, text=True
+    )
+    with process:
+        assert process.stdout.readline() == "held\n"
+        assert journal.holder(tmp_path) == process.pid
+        with (
+            pytest.raises(UsageError, match=f"another queue .process {process.pid}.*Ctrl-C"),
+            journal.held(tmp_path),
+        ):
+            pass
+        # where the disk has no locks, the process that is named decides
+        monkeypatch.setattr(journal, "_lock", lambda _: True)
+        with pytest.raises(UsageError, match="another queue"), journal.held(tmp_path):
+            pass
+        process.kill()
+        process.wait(timeout=10)
+        assert journal.holder(tmp_path) is None
+        with journal.held(tmp_path):
+            assert journal.holder(tmp_path) == os.getpid()
+    assert journal.holder(tmp_path) is None
+
+
+def test_a_process_is_told_from_a_later_one_of_its_number():
+    here = journal.identity(os.getpid())
+    assert journal.is_alive(os.getpid(), here)
+    assert not journal.is_alive(os.getpid(), here + "0")
+    child = subprocess.Popen(["true"])
+    child_was = journal.identity(child.pid) or "ended already"
+    child.wait(timeout=10)
+    assert not journal.is_alive(child.pid, child_was)
