@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlpyt.api import A2C as A2C
+    from rlpyt.api import APPO as APPO
     from rlpyt.api import D4PG as D4PG
     from rlpyt.api import DDPG as DDPG
     from rlpyt.api import DQN as DQN
+    from rlpyt.api import IMPALA as IMPALA
     from rlpyt.api import PPO as PPO
     from rlpyt.api import R2D1 as R2D1
     from rlpyt.api import SAC as SAC
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "A2C": "api",
+    "APPO": "api",
     "D4PG": "api",
     "DDPG": "api",
     "DQN": "api",
+    "IMPALA": "api",
     "PPO": "api",
     "R2D1": "api",
     "SAC": "api",

@@ -235,6 +235,20 @@ class A2C(TrainedAgent):
 
 
 @final
+class IMPALA(TrainedAgent):
+    """Actor-critic with V-trace; the algorithm itself is in `algos/impala.py`."""
+
+    algo = "impala"
+
+
+@final
+class APPO(TrainedAgent):
+    """Asynchronous PPO with V-trace; the algorithm itself is in `algos/appo.py`."""
+
+    algo = "appo"
+
+
+@final
 class DQN(TrainedAgent):
     """Deep Q-learning and its variants up to Rainbow and IQN; in `algos/dqn.py`."""
 
@@ -276,7 +290,8 @@ class D4PG(TrainedAgent):
     algo = "d4pg"
 
 
-_CLASSES = {kind.algo: kind for kind in (PPO, A2C, DQN, R2D1, DDPG, TD3, SAC, D4PG)}
+_KINDS = (PPO, A2C, IMPALA, APPO, DQN, R2D1, DDPG, TD3, SAC, D4PG)
+_CLASSES = {kind.algo: kind for kind in _KINDS}
 
 
 def load(

@@ -20,10 +20,12 @@ from rlpyt.acting import make_window as make_window
 from rlpyt.acting import open_agent as open_agent
 from rlpyt.agents.q_learning import QLearningAgent
 from rlpyt.algos.a2c import A2C
+from rlpyt.algos.appo import APPO
 from rlpyt.algos.d4pg import D4PG
 from rlpyt.algos.ddpg import DDPG
 from rlpyt.algos.dqn import DQN
 from rlpyt.algos.entry import Entry
+from rlpyt.algos.impala import IMPALA
 from rlpyt.algos.options import QLearningOptions, R2D1Options, ReplayOptions
 from rlpyt.algos.ppo import PPO
 from rlpyt.algos.q_value import QValueLearning
@@ -48,7 +50,7 @@ from rlpyt.run_rows import make_rows
 from rlpyt.samplers.sampler import Sampler
 from rlpyt.storage import Memory
 
-WINDOW_LEARNERS = {"ppo": PPO, "a2c": A2C}
+WINDOW_LEARNERS = {"ppo": PPO, "a2c": A2C, "impala": IMPALA, "appo": APPO}
 REPLAY_LEARNERS = {"dqn": DQN, "r2d1": R2D1, "ddpg": DDPG, "td3": TD3, "sac": SAC, "d4pg": D4PG}
 
 
@@ -58,7 +60,7 @@ class Parts:
 
     spec: EnvSpec
     agent: Agent
-    algorithm: PPO | A2C | DQN | R2D1 | DDPG | TD3 | SAC | D4PG
+    algorithm: PPO | A2C | IMPALA | APPO | DQN | R2D1 | DDPG | TD3 | SAC | D4PG
     sampler: Sampler
     evaluator: Evaluator
     resolved: Resolved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlpyt.algos.options import PPOOptions, ReplayOptions
+from rlpyt.algos.options import ClippedOptions, ReplayOptions
 from rlpyt.build import Parts
 from rlpyt.folder import RunFolder
 from rlpyt.replays.segments import Segments
@@ -20,7 +20,7 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
     shape = f"{run.env.num_envs} envs × {algo.horizon} rows"
     if isinstance(algo, ReplayOptions):
         shape += f", replay of {algo.replay_size:,} rows, ratio {algo.replay_ratio:g}"
-    if isinstance(algo, PPOOptions):
+    if isinstance(algo, ClippedOptions):
         shape += f", {algo.update_epochs} × {algo.minibatches(run.env.num_envs)} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
     where += ", compiled (its first update takes 10 to 30 s)" if resolved.compile else ""
@@ -56,7 +56,7 @@ def _windows(run: Run) -> list[str]:
             f"one window is {rows:,} rows, more than the run's {run.loop.env_steps:,} steps: it "
             "ends with its first; --horizon and --num-envs make windows shorter"
         )
-    if isinstance(algo, PPOOptions) and rows % algo.minibatch_size:
+    if isinstance(algo, ClippedOptions) and rows % algo.minibatch_size:
         count = algo.minibatches(run.env.num_envs)
         lines.append(
             f"minibatch_size={algo.minibatch_size} does not divide a window of {rows:,} rows: its "

@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 from rlpyt.algos.options import (
+    APPOOptions,
+    ClippedOptions,
     DDPGOptions,
+    IMPALAOptions,
     PolicyGradientOptions,
-    PPOOptions,
     QLearningOptions,
     QValueOptions,
     R2D1Options,
@@ -29,15 +31,16 @@ _NOT_NEGATIVE = (
     *("target_kl", "replay_ratio", "learning_starts", "huber_delta", "value_rescale"),
     *("epsilon_steps", "burn_in", "munchausen_alpha", "noisy_sigma", "actor_lr", "random_steps"),
     *("exploration_std", "target_noise", "target_noise_clip", "temperature", "temperature_lr"),
-    *("drop_quantiles",),
+    *("drop_quantiles", "c_clip"),
 )
 _MAY_BE_INFINITE = (
     *("clip_coef", "clip_value", "max_grad_norm", "huber_delta", "target_kl", "target_noise_clip"),
+    *("rho_clip", "c_clip"),
 )
 _FRACTIONS = (
     *("gamma", "gae_lambda", "priority_beta", "priority_beta_end", "priority_eta", "target_tau"),
     *("epsilon_start", "epsilon_end", "epsilon_end_min", "eval_epsilon", "priority_alpha"),
-    "ou_theta",
+    *("ou_theta", "vtrace_lambda"),
 )
 
 
@@ -161,7 +164,9 @@ def _check_windows(algo: PolicyGradientOptions, model: ModelOptions, num_envs: i
             f"state_interval={interval} must divide horizon={algo.horizon}; "
             "training sequences fill a window without a rest"
         )
-    if isinstance(algo, PPOOptions):
+    if isinstance(algo, IMPALAOptions | APPOOptions):
+        _check_clips(algo)
+    if isinstance(algo, ClippedOptions):
         minibatches = algo.minibatches(num_envs)
         chunks = rows // interval if model.memory != "none" else rows
         if minibatches > chunks:
@@ -172,6 +177,16 @@ def _check_windows(algo: PolicyGradientOptions, model: ModelOptions, num_envs: i
                 f"are kept together: choose minibatch_size >= {interval}, more num_envs, or a "
                 "shorter --state-interval"
             )
+
+
+def _check_clips(algo: IMPALAOptions | APPOOptions) -> None:
+    if not algo.rho_clip > 0:
+        raise UsageError(f"rho_clip={algo.rho_clip} would learn nothing; the paper has 1")
+    if algo.c_clip > algo.rho_clip:
+        raise UsageError(
+            f"c_clip={algo.c_clip} is more than rho_clip={algo.rho_clip}: V-trace is shown to "
+            "converge where it is not (Espeholt et al., 2018); lower --c-clip, or raise --rho-clip"
+        )
 
 
 def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:

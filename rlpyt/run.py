@@ -10,9 +10,11 @@ from tyro.conf import arg
 from rlpyt import rules
 from rlpyt.algos.options import (
     A2COptions,
+    APPOOptions,
     D4PGOptions,
     DDPGOptions,
     DQNOptions,
+    IMPALAOptions,
     PPOOptions,
     QLearningOptions,
     QValueOptions,
@@ -29,6 +31,8 @@ from rlpyt.samplers.options import SamplerOptions
 Algorithm = (
     PPOOptions
     | A2COptions
+    | IMPALAOptions
+    | APPOOptions
     | DQNOptions
     | R2D1Options
     | DDPGOptions
@@ -40,6 +44,8 @@ Network = ActorCriticOptions | QNetworkOptions | ActorQOptions
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "ppo": PPOOptions,
     "a2c": A2COptions,
+    "impala": IMPALAOptions,
+    "appo": APPOOptions,
     "dqn": DQNOptions,
     "r2d1": R2D1Options,
     "ddpg": DDPGOptions,

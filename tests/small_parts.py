@@ -11,7 +11,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rlpyt.algos.options import A2COptions, PPOOptions
+from rlpyt.algos.appo import APPO
+from rlpyt.algos.impala import IMPALA
 from rlpyt.algos.windows import Sample, fold
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.build import Parts, build
@@ -70,8 +71,8 @@ def make(
     **options: Any,
 ) -> Parts:
     """The parts of a run, environments not yet reset; `options` are the algorithm's."""
-    kinds: dict[str, type[PPOOptions | A2COptions]] = ALGORITHMS
-    defaults = {"horizon": 16, **({"minibatch_size": 32} if algo == "ppo" else {})}
+    kinds: dict[str, Any] = ALGORITHMS
+    defaults = {"horizon": 16, **({"minibatch_size": 32} if algo in ("ppo", "appo") else {})}
     run = Run(
         EnvOptions(env, num_envs=num_envs, **(env_options or {})),
         kinds[algo](**{**defaults, **options}),
@@ -89,9 +90,24 @@ def collected(parts: Parts, windows: int = 1) -> Window:
     return parts.sampler.collect()
 
 
-def chunks_of(parts: Parts, window: Window) -> tuple[Sample, Any]:
+def decay(algo: str, lam: float) -> dict[str, float]:
+    """The option that an algorithm has for lambda."""
+    return {"vtrace_lambda" if algo in ("impala", "appo") else "gae_lambda": lam}
+
+
+def sample_of(parts: Parts, window: Window) -> Sample:
+    """What an algorithm's minibatches are drawn from, [T, B, ...]."""
+    reader = parts.algorithm.reader
+    if isinstance(parts.algorithm, APPO):
+        return parts.algorithm.sample(*reader.read(window))
+    return reader.sample(window)
+
+
+def chunks_of(parts: Parts, window: Window) -> tuple[Any, Any]:
     """What a loss reads of a whole window, and the states at the chunks' first rows."""
-    sample = fold(parts.algorithm.reader.sample(window), window.sample_length)
+    if isinstance(parts.algorithm, IMPALA):
+        return parts.algorithm.reader.read(window)
+    sample = fold(sample_of(parts, window), window.sample_length)
     return sample, tree_map(lambda x: x.flatten(0, 1).clone(), window.states)
 
 
@@ -112,7 +128,7 @@ def everything(parts: Parts) -> list[Tensor]:
     return [torch.as_tensor(leaf).clone() for leaf in tree_leaves(state)]
 
 
-def gradient(parts: Parts, sample: Sample, states: Any) -> Tensor:
+def gradient(parts: Parts, sample: Any, states: Any) -> Tensor:
     """The flat gradient of the algorithm's loss, before clipping."""
     flat = parts.algorithm.learner.parameters
     flat.zero_grad()

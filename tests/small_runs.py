@@ -18,9 +18,11 @@ from rlpyt import checkpoint, faultpoints, noise, training
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import (
     A2COptions,
+    APPOOptions,
     D4PGOptions,
     DDPGOptions,
     DQNOptions,
+    IMPALAOptions,
     PPOOptions,
     R2D1Options,
     SACOptions,
@@ -73,6 +75,12 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
         "CartPole-v1",
     ),
     "a2c": (A2COptions(), ActorCriticOptions(), "Acrobot-v1"),
+    "impala": (IMPALAOptions(normalize_reward=True), ActorCriticOptions(), "CartPole-v1"),
+    "appo-lstm": (
+        APPOOptions(horizon=32, state_interval=16, minibatch_size=64, update_epochs=2),
+        ActorCriticOptions(memory="lstm", memory_size=16),
+        "CartPole-v1",
+    ),
     "dqn": (DQN, QNetworkOptions(), "CartPole-v1"),
     "dqn-frames": (DQN, QNetworkOptions(), "toys:Frames"),
     "rainbow": (

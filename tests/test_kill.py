@@ -150,7 +150,9 @@ def test_interrupted_twice_and_resumed_by_the_command_line(tmp_path, monkeypatch
     assert "interrupted, saved; go on with: rlpyt resume runs/run" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", ["ppo", "lstm", "normalized", "rainbow", "r2d1", "sac-lstm"])
+@pytest.mark.parametrize(
+    "kind", ["ppo", "lstm", "normalized", "appo-lstm", "rainbow", "r2d1", "sac-lstm"]
+)
 def test_a_run_killed_at_three_random_points_equals_one_that_was_not(kind, child, whole, tmp_path):
     """F17, F18, B221, D2: while it collects, learns and saves, each time in a new process."""
     rng = random.Random(kind)

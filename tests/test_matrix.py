@@ -36,7 +36,12 @@ ACTIONS = {
     "box": BOUNDED,
     "dict": spaces.Dict({"turn": BOUNDED, "fire": spaces.Discrete(2), "keys": BITS}),
 }
-AXES = (("ppo", "a2c"), ("none", "lstm", "gru"), tuple(OBSERVATIONS), tuple(ACTIONS))
+AXES = (
+    ("ppo", "a2c", "impala", "appo"),
+    ("none", "lstm", "gru"),
+    tuple(OBSERVATIONS),
+    tuple(ACTIONS),
+)
 
 
 def covering(axes: tuple[tuple[str, ...], ...]) -> list[tuple[str, ...]]:
@@ -82,7 +87,7 @@ def test_two_windows_train_to_finite_numbers(cell):
         model={"memory": memory},
         env_options={"frame_stack": 4} if observation == "stack" else {},
         entropy_coef=0.01,
-        **({"minibatch_size": 8, "update_epochs": 1} if algo == "ppo" else {}),
+        **({"minibatch_size": 8, "update_epochs": 1} if algo in ("ppo", "appo") else {}),
     )
     before = parts.algorithm.learner.parameters.vector.clone()
     parts.sampler.reset()

@@ -29,6 +29,8 @@ _PARTS = {
     ("rlpyt/agents/policy_gradient.py", "act"): "act",
     ("rlpyt/algos/ppo.py", "update"): "learn",
     ("rlpyt/algos/a2c.py", "update"): "learn",
+    ("rlpyt/algos/impala.py", "update"): "learn",
+    ("rlpyt/algos/appo.py", "update"): "learn",
     ("rlpyt/build.py", "build"): "start",
 }
 _OURS = str(Path(__file__).parents[1])

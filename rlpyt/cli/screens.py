@@ -7,7 +7,7 @@ usage: rlpyt COMMAND [options]
 
 Deep reinforcement learning: from the command line to a resumable result.
 
-  train ALGO --env ID   train ppo, a2c, dqn, r2d1, ddpg, td3, sac or d4pg on an environment
+  train ALGO --env ID   train ppo, a2c, impala, appo, dqn, r2d1, ddpg, td3, sac or d4pg
   eval RUN              play episodes with a trained agent (also: enjoy)
   resume RUN            go on with a run that stopped, exactly
   sweep ALGO ...        many runs, queued on this machine's cores and GPUs
@@ -35,6 +35,8 @@ takes its place. Options may stand before or after the algorithm.
 
   ppo                   proximal policy optimization (Schulman et al., 2017)
   a2c                   advantage actor-critic, synchronous (Mnih et al., 2016)
+  impala                actor-critic with V-trace, also asynchronous (Espeholt et al., 2018)
+  appo                  asynchronous PPO with V-trace (Petrenko et al., 2020)
   dqn                   deep Q-learning, and its variants up to Rainbow and IQN
   r2d1                  recurrent Q-learning from sequences (R2D2 on one machine)
   ddpg                  deep deterministic policy gradient (Lillicrap et al., 2016)

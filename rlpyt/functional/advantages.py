@@ -103,7 +103,11 @@ def vtrace(
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """V-trace targets and policy advantages (Espeholt et al., 2018, eq. 1 and section 4.2).
+    """V-trace targets, and the advantages of actions over them (Espeholt et al., 2018, eq. 1 and
+    section 4.2, whose policy gradient weighs the advantages by the truncated ratio rho).
+
+    With a log-ratio of 0 they are the λ-returns and `gae`, for every λ: the advantages look λ far
+    ahead, as RLax's do; with λ = 1 that is the paper's r + gamma v' - V.
 
     Args:
         log_ratio: [T, B]; log of the learner's over the actor's probability of action t.
@@ -116,17 +120,18 @@ def vtrace(
         c_clip: the paper's c-bar; decides how far corrections travel.
 
     Returns:
-        Targets v and advantages rho (r + gamma v' - V), each [T, B]; 0 on rows without transition.
+        Targets v and advantages r + gamma (V' + λ (v' - V')) - V, each [T, B]; 0 on rows without
+        a transition.
     """
-    live = ~last[:-1]
+    live, end = ~last[:-1], torch.zeros_like(value)
     ratio = log_ratio.exp()
-    rho, c = ratio.clamp(max=rho_clip), lam * ratio.clamp(max=c_clip)
-    delta = rho * (reward[1:] + _discounted(discount[1:], value[1:]) - value[:-1])
-    correction = _accumulate(live, delta, discount[1:] * c, torch.zeros_like(value))
-    target = value[:-1] + correction  # [T, B]; V itself on rows without a transition
-    next_target = torch.cat((target[1:], value[-1:]))
-    advantage = rho * (reward[1:] + _discounted(discount[1:], next_target) - value[:-1])
-    return torch.where(live, target, 0.0), torch.where(live, advantage, 0.0)
+    delta = reward[1:] + _discounted(discount[1:], value[1:]) - value[:-1]
+    decay = lam * discount[1:]
+    rho, c = ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
+    correction = _accumulate(live, rho * delta, decay * c, end)  # v - V
+    following = torch.cat((correction[1:], end[-1:]))
+    advantage = torch.addcmul(delta, decay, following)
+    return torch.where(live, value[:-1] + correction, 0.0), torch.where(live, advantage, 0.0)
 
 
 def _accumulate(live: Tensor, delta: Tensor, decay: Tensor, end: Tensor) -> Tensor:

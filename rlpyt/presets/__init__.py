@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.presets import a2c, d4pg, ddpg, dqn, ppo, r2d1, sac, td3
+from rlpyt.presets import a2c, appo, d4pg, ddpg, dqn, impala, ppo, r2d1, sac, td3
 from rlpyt.presets.families import family
 from rlpyt.run import ALGORITHMS, Run
 from rlpyt.suggest import did_you_mean
@@ -23,6 +23,7 @@ _CONTINUOUS = ("pendulum", "mujoco", "bipedal-walker")
 _Q_LEARNING = (*_ANY, *_DISCRETE)
 _Q_VALUE = (*_ANY, *_CONTINUOUS)
 _POLICY_GRADIENT = (*_ANY, *_DISCRETE, "pendulum", "mujoco")
+_IMPALA = ("default", "classic", "atari", "minatar", "memory")
 _NAMED = (  # chosen by name alone
     *("dopamine", "dopamine-c51", "dopamine-qr", "dopamine-iqn", "dopamine-rainbow"),
     *("rainbow", "atari-dqn", "ernbw", "minatar-rainbow", "minatar-iqn"),
@@ -31,6 +32,8 @@ _BENCHMARKS = ("spinning-up", "tianshou")
 _MODULES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "ppo": (ppo, _POLICY_GRADIENT),
     "a2c": (a2c, _POLICY_GRADIENT),
+    "impala": (impala, _IMPALA),
+    "appo": (appo, (*_IMPALA, "mujoco")),
     "dqn": (dqn, (*_Q_LEARNING, *_NAMED)),
     "r2d1": (r2d1, _Q_LEARNING),
     "ddpg": (ddpg, (*_Q_VALUE, *_BENCHMARKS)),

@@ -79,6 +79,30 @@ def test_what_acting_kept_is_of_the_action_that_it_took():
     torch.testing.assert_close(kept.value, assessed.value.detach(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("action", [None, gymnasium.spaces.Box(-1.0, 1.0, (2,))])
+@pytest.mark.parametrize("algo", ["impala", "appo"])
+@pytest.mark.parametrize("name", MODELS)
+def test_where_the_learner_may_be_ahead_acting_keeps_its_log_probabilities(name, algo, action):
+    """Of the actions that were taken, whatever trunks and memories; of weights that moved, too."""
+    parts = make(algo, lambda: ChanceEnv(action), model=MODELS[name], lr=0.05)
+    assert parts.agent.example_kept()._fields == ("log_prob",)
+    window = collected(parts, 2)
+    inputs = parts.agent.read(window.inputs())[:-1]
+    first = tree_map(lambda x: x[0], window.states)
+    with torch.no_grad():
+        assessed, _ = parts.agent.assess(inputs, first, window.tensors.action[:-1])
+    kept = window.tensors.info[:-1].log_prob
+    torch.testing.assert_close(kept, assessed.log_prob, rtol=1e-5, atol=1e-5)
+    before = kept.clone()
+    parts.algorithm.update(window, 64)
+    with torch.no_grad():
+        now, _ = parts.agent.assess(inputs, first, window.tensors.action[:-1])
+    assert torch.equal(kept, before)  # the control: what would be recomputed is another's
+    assert (now.log_prob - kept).abs().max() > 1e-3
+    _, nothing, _ = parts.agent.act(window.inputs()[3], window.state, None)  # nobody learns from it
+    assert nothing == ()
+
+
 @pytest.mark.parametrize("name", ["lstm", "gru", "lstm-shared", "gru-shared"])
 def test_the_state_fed_to_a_first_row_is_the_initial_one(name):
     """B136: an agent whose state was spoilt acts as a new one, exactly where an episode begins."""
@@ -125,7 +149,7 @@ def test_in_evaluation_the_state_of_the_column_that_ended_is_reset_and_no_other(
     parts.close()
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "appo"])
 @pytest.mark.parametrize("name", ["feed-forward", "feed-forward-shared", "gru"])
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_masked_actions_are_never_taken_and_never_learned_towards(where, name, algo):
@@ -188,7 +212,7 @@ def small_encoder() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 6), nn.ReLU())
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
 @pytest.mark.parametrize("options", [{}, {"share_trunk": False}, {"memory": "lstm"}])
 def test_a_module_of_the_users_is_the_encoder(algo, options):
     encoder = small_encoder()
@@ -266,7 +290,7 @@ class Sharing(Counting):
     shares_trunk = True
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "appo"])
 @pytest.mark.parametrize("network", [Plain, Counting, Sharing])
 def test_a_module_of_the_users_is_the_whole_model(network: Callable[..., Any], algo):
     """From acting through training and evaluation, with its own kind of state."""

@@ -63,11 +63,11 @@ def test_a_gradient_that_is_not_finite_names_its_tensor_and_changes_nothing(
     assert learner.parameters.vector.isfinite().all()
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
 @pytest.mark.parametrize("name", ["feed-forward", "lstm"])
 def test_a_nan_in_a_window_stops_the_update_before_it_changes_anything(name, algo):
     """The reward of a live row: agent and optimizer stay as they were, bit for bit."""
-    parts = make(algo, model=MODELS[name], gae_lambda=0.9)
+    parts = make(algo, model=MODELS[name])
     window = collected(parts, 3)
     before = everything(parts)
     generator = getattr(parts.algorithm, "generator", None)
@@ -102,7 +102,7 @@ def test_the_step_is_the_optimizers_on_the_clipped_gradient():
     assert module.before[0].item() == pytest.approx(1 - 0.1 * clipped / (clipped + 1e-5))
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
 def test_a_linear_learning_rate_is_followed_by_environment_steps_to_its_end(algo):
     parts = make(algo, lr=1e-2, lr_schedule="linear")
     window = collected(parts)
@@ -120,10 +120,10 @@ def test_schedules_are_exact_at_both_ends():
     assert scheduled(0.3, "constant", 100, 100) == 0.3
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
 def test_saved_and_restored_in_the_middle_the_steps_are_the_same(algo, optimizer):
-    options = {"optimizer": optimizer} if algo == "a2c" else {}
+    options = {"optimizer": optimizer} if algo in ("a2c", "impala") else {}
     one, two = make(algo, **options), make(algo, seed=3, **options)
     window = collected(one, 3)
     two.agent.load_state_dict(one.agent.state_dict())
@@ -142,7 +142,7 @@ def test_parameters_stay_views_of_the_flat_vector(name, algo):
     parts.algorithm.learner.parameters.assert_intact()
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
 def test_metrics_hold_no_graph(algo):
     """Kept until a line is logged, they must not keep a window's graph alive (B212)."""
     parts = make(algo)

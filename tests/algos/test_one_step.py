@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from small_parts import ChanceEnv, collected, make, parameters, rows_of
 
 from rlpyt.rows import Row
@@ -105,6 +106,21 @@ def clipped(gradient: Weights, max_norm: float) -> Weights:
     return {name: g * min(1.0, max_norm / norm) for name, g in gradient.items()}
 
 
+def adam(reference: Reference, before: Weights, lr: float, clip: float, steps: int) -> Weights:
+    """Weights after steps on the reference's gradients of norm 0.5 at most (Adam, algorithm 1)."""
+    weights = dict(before)
+    mean = {name: np.zeros_like(w) for name, w in before.items()}
+    square = {name: np.zeros_like(w) for name, w in before.items()}
+    for step in range(1, steps + 1):
+        gradient = clipped(reference.gradient(weights, clip), 0.5)
+        for name, g in gradient.items():
+            mean[name] = 0.9 * mean[name] + 0.1 * g
+            square[name] = 0.999 * square[name] + 0.001 * g**2
+            m, v = mean[name] / (1 - 0.9**step), square[name] / (1 - 0.999**step)
+            weights[name] = weights[name] - lr * m / (np.sqrt(v) + EPS)
+    return weights
+
+
 COMMON = {"gamma": GAMMA, "value_coef": VALUE, "entropy_coef": ENTROPY, "optimizer_eps": EPS}
 ACTIONS = {"categorical": None, "gaussian": gymnasium.spaces.Box(-1.0, 1.0, (2,))}
 
@@ -160,17 +176,107 @@ def test_ppo_takes_the_steps_of_the_reference(kind):
     parts = make("ppo", env, minibatch_size=64, max_grad_norm=0.5, **COMMON, **options)
     before, rows = initial(parts)
     reference = Reference(rows, before, LAMBDA, normalize=True)
-    expected = dict(before)
-    mean = {name: np.zeros_like(w) for name, w in before.items()}
-    square = {name: np.zeros_like(w) for name, w in before.items()}
-    for step in range(1, epochs + 1):
-        gradient = clipped(reference.gradient(expected, clip), 0.5)
-        for name, g in gradient.items():  # Adam, algorithm 1
-            mean[name] = 0.9 * mean[name] + 0.1 * g
-            square[name] = 0.999 * square[name] + 0.001 * g**2
-            m, v = mean[name] / (1 - 0.9**step), square[name] / (1 - 0.999**step)
-            expected[name] = expected[name] - lr * m / (np.sqrt(v) + EPS)
+    expected = adam(reference, before, lr, clip, epochs)
     ratio = np.exp(reference.policy(expected)[0] - reference.old)
     assert 0.1 < (np.abs(ratio - 1) > clip).mean() < 1  # the clip has been at work
+    parts.algorithm.update(parts.sampler.window, 0)
+    compare(parts, expected, before)
+
+
+def corrected(
+    rows: Row, value: np.ndarray, ratio: np.ndarray, lam: float, clips: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """V-trace's targets (Espeholt et al., 2018, eq. 1) and what its policy gradient has beside rho.
+
+    Args: value: [T+1, B]; ratio: [T, B], of present to acting probability.    Returns: [T, B] each.
+    """
+    T, B = ratio.shape
+    last = rows.terminated | rows.truncated
+    target, advantage = value.copy(), np.zeros((T, B))
+    for b in range(B):
+        for i in range(T):
+            trace = 1.0
+            for k in range(i, T):
+                if last[k, b]:
+                    break
+                after = 0.0 if rows.terminated[k + 1, b] else value[k + 1, b]
+                error = rows.reward[k + 1, b] + GAMMA * after - value[k, b]
+                target[i, b] += trace * min(clips[0], ratio[k, b]) * error
+                trace *= GAMMA * lam * min(clips[1], ratio[k, b])
+        for i in range(T):
+            row = i + 1  # whose v is that of a state in which the episode may be over
+            after = lam * target[row, b] + (1 - lam) * value[row, b]
+            after = 0.0 if rows.terminated[row, b] else after
+            advantage[i, b] = rows.reward[row, b] + GAMMA * after - value[i, b]
+    return target[:-1], advantage
+
+
+class OffPolicyReference(Reference):
+    """The same of rows that older weights answered."""
+
+    def __init__(
+        self, rows: Row, weights: Weights, lam: float, clips: tuple[float, float], epochs: bool
+    ) -> None:
+        super().__init__(rows, weights, lam, normalize=False)
+        present, live = self.old, self.live
+        acted = rows.info.log_prob[:-1].astype(np.float64)
+        ratio = np.ones(acted.size)
+        ratio[live] = np.exp(present - acted.ravel()[live])
+        value = Trunk(weights, "critic", "value_head.linear")(self.x)[..., 0]
+        target, a = corrected(rows, value, ratio.reshape(acted.shape), lam, clips)
+        self.target, a = target.ravel()[live], a.ravel()[live]
+        if epochs:  # the ratio to who acted is in the objective
+            self.old = acted.ravel()[live]
+            self.advantage = (a - a.mean()) / a.std()
+        else:  # the ratio to itself is 1; rho weighs the gradient
+            self.advantage = np.minimum(clips[0], ratio[live]) * a
+
+
+def moved_on(parts) -> tuple[Weights, Row]:
+    """Rows of the first weights, and the weights that the learner has come to since, in float64."""
+    _, rows = initial(parts)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in parts.agent.model.parameters():
+            p += 0.1 * torch.randn(p.shape, generator=generator)
+    return {name: p.double().numpy() for name, p in parameters(parts).items()}, rows
+
+
+@pytest.mark.parametrize("clips", [(1.0, 1.0), (1.2, 0.9)])
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_impala_takes_the_step_of_the_reference(kind, clips):
+    lr = 3e-3
+    options = {"vtrace_lambda": LAMBDA, "rho_clip": clips[0], "c_clip": clips[1], "lr": lr}
+    parts = make("impala", lambda: ChanceEnv(ACTIONS[kind]), max_grad_norm=0.1, **COMMON, **options)
+    before, rows = moved_on(parts)
+    reference = OffPolicyReference(rows, before, LAMBDA, clips, epochs=False)
+    gradient = clipped(reference.gradient(before, np.inf), 0.1)
+    expected = {  # RMSprop as in PyTorch: mean square from 0, eps beside the root
+        name: before[name] - lr * g / (np.sqrt(0.01 * g**2) + EPS) for name, g in gradient.items()
+    }
+    parts.algorithm.update(parts.sampler.window, 0)
+    found = parameters(parts)
+    for name, p in found.items():
+        # Where a gradient is about eps its step is as uncertain as it is.
+        sure = np.abs(gradient[name]) > 10 * EPS
+        assert sure.mean() > 0.5
+        wanted = np.where(sure, expected[name], p.numpy())
+        np.testing.assert_allclose(p.numpy(), wanted, rtol=0, atol=2e-5, err_msg=name)
+    assert max(np.abs(expected[name] - before[name]).max() for name in before) > 100 * 2e-5
+
+
+@pytest.mark.parametrize("clips", [(1.0, 1.0), (1.2, 0.9)])
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_appo_takes_the_steps_of_the_reference(kind, clips):
+    """Three epochs of one minibatch: some rows are outside of the clip from the beginning on."""
+    lr, clip, epochs = 5e-3, 0.1, 3
+    options = {"vtrace_lambda": LAMBDA, "rho_clip": clips[0], "c_clip": clips[1], "lr": lr}
+    options |= {"clip_coef": clip, "update_epochs": epochs, "max_grad_norm": 0.5}
+    parts = make("appo", lambda: ChanceEnv(ACTIONS[kind]), minibatch_size=64, **COMMON, **options)
+    before, rows = moved_on(parts)
+    reference = OffPolicyReference(rows, before, LAMBDA, clips, epochs=True)
+    outside = np.abs(np.exp(reference.policy(before)[0] - reference.old) - 1) > clip
+    assert 0.1 < outside.mean() < 0.9
+    expected = adam(reference, before, lr, clip, epochs)
     parts.algorithm.update(parts.sampler.window, 0)
     compare(parts, expected, before)

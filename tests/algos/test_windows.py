@@ -15,10 +15,12 @@ from small_parts import (
     ChanceEnv,
     chunks_of,
     collected,
+    decay,
     everything,
     gradient,
     make,
     rows_of,
+    sample_of,
 )
 from toys import CountEnv, TwoStateMDP
 
@@ -48,7 +50,7 @@ class ValueIsSteps(torch.nn.Module):
         return self.policy(inputs, state)[0], value, ()
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "appo"])
 @pytest.mark.parametrize(
     ("end", "bootstrap"), [("trunc", True), ("term", False), ("both", False), ("never", True)]
 )
@@ -56,10 +58,10 @@ def test_truncation_bootstraps_from_the_final_observation_and_termination_does_n
     algo, end, bootstrap
 ):
     """One-step errors of a window of episodes of 3 steps, against values that are known."""
-    options = {"gae_lambda": 0.0, "gamma": 0.5, "horizon": 10}
+    options = {**decay(algo, 0.0), "gamma": 0.5, "horizon": 10}
     parts = make(algo, lambda: CountEnv(3, end), network=ValueIsSteps, **options)
     window = collected(parts, 2)
-    sample = parts.algorithm.reader.sample(window)
+    sample = sample_of(parts, window)
     steps = window.rows.observation[:, 0, 0] % 1000
     for t in range(10):
         now, after = steps[t], steps[t + 1]
@@ -72,15 +74,16 @@ def test_truncation_bootstraps_from_the_final_observation_and_termination_does_n
         assert sample.target[t, 0] == pytest.approx(1 + 0.5 * reached)
 
 
+@pytest.mark.parametrize("algo", ["a2c", "appo"])
 @pytest.mark.parametrize("end", ["trunc", "term"])
-def test_nothing_of_the_next_episode_is_in_an_advantage(end):
+def test_nothing_of_the_next_episode_is_in_an_advantage(end, algo):
     """Rewards after the reset times 100: rows of the episode before keep their advantages."""
-    parts = make("a2c", lambda: CountEnv(3, end), network=ValueIsSteps, horizon=10)
+    parts = make(algo, lambda: CountEnv(3, end), network=ValueIsSteps, horizon=10)
     window = collected(parts)
-    plain = parts.algorithm.reader.sample(window).advantage
+    plain = sample_of(parts, window).advantage
     later = window.rows.observation[:, :, 0] >= 1000
     window.rows.reward[later] *= 100
-    changed = parts.algorithm.reader.sample(window).advantage
+    changed = sample_of(parts, window).advantage
     first_episode = torch.from_numpy(~later[:-1])
     assert torch.equal(plain[first_episode], changed[first_episode])
     assert not torch.equal(plain, changed)
@@ -187,7 +190,7 @@ def times(factor: float) -> type[ChanceEnv]:
     return Scaled
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "appo"])
 def test_with_reward_scaling_rewards_times_1000_train_the_same(algo):
     """Exactly where the factor is a power of two, to rounding where it is 1000 (B163)."""
     results = []
@@ -197,7 +200,7 @@ def test_with_reward_scaling_rewards_times_1000_train_the_same(algo):
         for w in range(3):
             window = parts.sampler.collect()
             parts.algorithm.update(window, 64 * w)
-        advantage = parts.algorithm.reader.sample(window).advantage
+        advantage = sample_of(parts, window).advantage
         results.append((advantage, [p.clone() for p in parts.agent.model.parameters()]))
     for advantage, weights in results[1:]:
         torch.testing.assert_close(advantage, results[0][0], rtol=1e-3, atol=1e-4)
@@ -258,7 +261,7 @@ def poisoned(sample: Sample, bad: float) -> Sample:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e30])
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
 @pytest.mark.parametrize("name", ["feed-forward", "lstm", "gru-shared"])
 def test_whatever_the_rows_hold_where_an_episode_is_over_trains_nothing(name, algo, bad):
     """Terminal rows' observations, actions, kept values, the rewards of resets."""
@@ -276,9 +279,8 @@ def test_whatever_the_rows_hold_where_an_episode_is_over_trains_nothing(name, al
     rows.observation[over] = bad
     rows.action[over] = bad
     rows.reward[rows.first] = bad
-    if parts.agent.keeps:
-        rows.info.log_prob[over] = bad
-        rows.info.value[over] = bad
+    for kept in tree_leaves(rows.info):
+        kept[over] = bad
     found = gradient(parts, *chunks_of(parts, window))
     assert expected.abs().max() > 1e-3
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
@@ -287,7 +289,7 @@ def test_whatever_the_rows_hold_where_an_episode_is_over_trains_nothing(name, al
 
 
 @pytest.mark.parametrize("field", ["advantage", "target", "log_prob", "value"])
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "appo"])
 def test_nan_on_dead_rows_reaches_no_mean(algo, field):
     parts = make(algo)
     sample, states = chunks_of(parts, collected(parts))
@@ -343,10 +345,12 @@ def test_an_update_reads_its_window_and_writes_states_alone():
         assert np.array_equal(x, y)
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
 def test_updates_raise_the_probability_of_what_pays(algo):
     """TwoStateMDP: moving back and forth pays 3 a round, staying nothing or less."""
-    of_algo = {"minibatch_size": 64} if algo == "ppo" else {"optimizer": "adam", "lr": 0.05}
+    epochs = algo in ("ppo", "appo")
+    of_algo = {"minibatch_size": 64} if epochs else {"optimizer": "adam", "lr": 0.05}
+    of_algo |= {"entropy_coef": 0.0, "value_coef": 0.5}
     options = {"lr": 0.02, "gamma": 0.9, "horizon": 32, "num_envs": 4}
     parts = make(algo, TwoStateMDP, **{**options, **of_algo})
     parts.sampler.reset()

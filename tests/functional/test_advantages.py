@@ -133,9 +133,13 @@ def check_all(w: Window, lam: float, n: int, gamma: float) -> None:
         lambda_returns(*w, lam),
         per_episode(w, lambda e, t, _: slow_lambda_return(e, t, lam, gamma)),
     )
+    for rho_clip, c_clip in ((1.0, 1.0), (1.1, 0.8), (float("inf"), 0.0)):
+        check_vtrace(w, (lam, rho_clip, c_clip), gamma)
+
+
+def check_vtrace(w: Window, clips: tuple[float, float, float], gamma: float) -> None:
     log_ratio = w.reward[1:].flip(0)  # any numbers
-    ratio = log_ratio.exp()
-    clips = (lam, 1.1, 0.8)
+    ratio, lam = log_ratio.exp(), clips[0]
 
     def target(e: Episode, t: int, b: int) -> float:
         if t == len(e.rewards):
@@ -144,10 +148,11 @@ def check_all(w: Window, lam: float, n: int, gamma: float) -> None:
         return slow_vtrace(e, t, ratios, clips, gamma)
 
     def advantage(e: Episode, t: int, b: int) -> float:
-        rho = min(clips[1], float(ratio[e.start + t, b]))
-        return rho * (e.rewards[t] + gamma * target(e, t + 1, b) - e.values[t])
+        after = lam * target(e, t + 1, b) + (1 - lam) * e.values[t + 1]
+        return e.rewards[t] + gamma * after - e.values[t]
 
     targets, advantages = vtrace(log_ratio, *w, *clips)
+    close = torch.testing.assert_close
     close(targets, per_episode(w, target))
     close(advantages, per_episode(w, advantage))
 
@@ -249,10 +254,44 @@ def test_as_many_steps_as_rows_are_monte_carlo(n):
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
-def test_vtrace_on_policy_is_the_lambda_return(lam):
+def test_vtrace_on_policy_is_the_lambda_return_and_its_advantages_are_gae(lam):
     w = varied(random_window(20, 8, seed=8))
-    target, _ = vtrace(torch.zeros_like(w.value[:-1]), *w, lam)
+    target, advantage = vtrace(torch.zeros_like(w.value[:-1]), *w, lam)
     torch.testing.assert_close(target, lambda_returns(*w, lam))
+    torch.testing.assert_close(advantage, gae(*w, lam))
+
+
+def test_vtrace_on_policy_is_the_n_step_return():
+    """With the paper's λ = 1: to the window's or the episode's end (its remark 1)."""
+    w = varied(random_window(20, 8, seed=8))
+    target, _ = vtrace(torch.zeros_like(w.value[:-1]), *w)
+    torch.testing.assert_close(target, n_step_returns(*w, 20))
+
+
+def test_an_action_that_is_never_taken_any_more_cuts_vtrace_off():
+    """Ratio 0 at a row: what came after it is no target of the rows before, nor is its error."""
+    w = random_window(12, 8, seed=10)
+    log_ratio = torch.zeros_like(w.value[:-1])
+    log_ratio[5] = -torch.inf
+    target, _ = vtrace(log_ratio, *w)
+    live = ~w.last[5]
+    assert live.any()
+    assert torch.equal(target[5][live], w.value[5][live])
+    later = w.reward.clone()
+    later[6:] += 100
+    changed, _ = vtrace(log_ratio, *w._replace(reward=later))
+    assert torch.equal(target[:5], changed[:5]) and not torch.equal(target, changed)
+
+
+def test_ratios_are_truncated():
+    w = random_window(12, 8, seed=11)
+    log_ratio = torch.randn(w.value[:-1].shape, generator=torch.Generator().manual_seed(0)).double()
+    for x, y in zip(
+        vtrace(log_ratio, *w, 0.9), vtrace(log_ratio.clamp(max=0), *w, 0.9), strict=True
+    ):
+        torch.testing.assert_close(x, y)
+    one, two = vtrace(log_ratio, *w, 0.9, 2.0, 2.0), vtrace(log_ratio, *w, 0.9)
+    assert not torch.allclose(one[0], two[0])
 
 
 def test_gae_is_the_lambda_return_less_the_value():

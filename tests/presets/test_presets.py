@@ -38,7 +38,10 @@ def test_a_preset_sets_nothing_that_has_no_effect(name):
     assert not changed & idle.keys() - ready
 
 
-@pytest.mark.parametrize("name", [x for x in presets.names() if x[:3] not in ("ppo", "a2c")])
+REPLAYING = [name for name, kind in ALGORITHMS.items() if issubclass(kind, ReplayOptions)]
+
+
+@pytest.mark.parametrize("name", [x for algo in REPLAYING for x in presets.names(algo)])
 def test_a_preset_looks_at_its_replay_about_as_often_as_an_update_is_due(name):
     """Else the weights that act are older than the numbers say."""
     run = presets.choose(name.partition("/")[0], "X-v0", name)
@@ -133,6 +136,25 @@ def test_the_numbers_of_the_papers():
     assert not mujoco.algo.normalize_advantage
     a2c = presets.choose("a2c", "ALE/Pong-v5")
     assert (a2c.env.num_envs, a2c.algo.horizon, a2c.algo.gae_lambda) == (16, 5, 1.0)
+    impala = presets.choose("impala", "ALE/Pong-v5")
+    algo, rows = impala.algo, impala.env.num_envs * impala.algo.horizon
+    assert (impala.env.num_envs, algo.horizon, algo.vtrace_lambda) == (32, 20, 1.0)
+    assert (algo.lr, algo.entropy_coef, algo.value_coef) == (6e-4, 0.01, 0.5 / 2)
+    assert (algo.rho_clip, algo.c_clip) == (1.0, 1.0)
+    # The paper's are of sums over a batch, ours of means.
+    assert algo.max_grad_norm * rows == pytest.approx(40)
+    assert algo.optimizer_eps * rows == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    "env", ["ALE/Pong-v5", "MinAtar/Breakout-v1", "rlpyt/CartPolePositions-v0"]
+)
+def test_where_rows_are_of_the_present_weights_appo_is_ppo(env):
+    ppo, appo = (presets.choose(algo, env) for algo in ("ppo", "appo"))
+    same = dataclasses.asdict(ppo.algo)
+    assert appo.algo.vtrace_lambda == same.pop("gae_lambda")
+    assert same.items() <= dataclasses.asdict(appo.algo).items()
+    assert (appo.env, appo.model, appo.loop) == (ppo.env, ppo.model, ppo.loop)
 
 
 @pytest.mark.parametrize(
@@ -217,11 +239,11 @@ def test_the_numbers_of_the_original_r2d1():
     assert run.model.memory_size == 512
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c", "r2d1"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo", "r2d1"])
 def test_a_memory_preset_trains_on_whole_sequences_and_has_a_blind_twin(algo):
     run = presets.choose(algo, "rlpyt/CartPolePositions-v0")
     assert run.model.memory == "lstm"
-    if algo == "ppo":
+    if algo in ("ppo", "appo"):
         assert run.algo.minibatch_size >= run.algo.state_interval
     blind = dataclasses.replace(run, model=dataclasses.replace(run.model, memory="none"))
     assert blind.algo == run.algo
