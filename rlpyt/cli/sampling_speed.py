@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlpyt.algos.options import ReplayOptions
+from rlpyt.algos.options import ClippedOptions, PolicyGradientOptions, ReplayOptions
 from rlpyt.arrays import tree_leaves
 from rlpyt.build import Parts, build
 from rlpyt.cli import usage
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rlpyt.cli.bench_table import Table
 
 WARM_UP = 0.2  # of the time that is measured
+STEPS = 2048  # of a window, at most: what is done once a window is little beside so many
 ROWS = 64  # a column, at least, in the replay that is collected into
 
 
@@ -123,8 +124,14 @@ def measured(run: Run, options: BenchOptions, table: Table) -> None:
 
 
 def with_envs(run: Run, num_envs: int) -> Run:
-    """The same run with so many environments, and no more replay than sampling needs."""
+    """The same run with so many environments, and windows and a replay that are soon filled."""
     algo = run.algo
+    if isinstance(algo, PolicyGradientOptions):
+        interval = algo.state_interval or 1
+        most = max(interval, STEPS // num_envs // interval * interval)
+        algo = replace(algo, horizon=min(algo.horizon, most))
+    if isinstance(algo, ClippedOptions):
+        algo = replace(algo, minibatch_size=algo.horizon * num_envs)
     if isinstance(algo, ReplayOptions):
         needed = (2 * (algo.item_length + algo.start_interval + algo.horizon) + ROWS) * num_envs
         algo = replace(algo, replay_size=min(algo.replay_size, needed))

@@ -102,6 +102,17 @@ def test_only_what_was_asked_for_is_measured():
     assert names(8, sampler=("native",)) == []
 
 
+def test_windows_of_many_environments_are_shorter():
+    """A window of 64 games of Pong would take seconds."""
+    for memory in ("none", "lstm"):
+        run = choose("ppo", "ALE/Pong-v5")
+        run = replace(run, model=replace(run.model, memory=memory))
+        assert with_envs(run, 8).algo.horizon == run.algo.horizon == 128
+        assert with_envs(run, 64).algo.horizon == 32
+    algo = replace(run.algo, state_interval=64, minibatch_size=1024)
+    assert with_envs(replace(run, algo=algo), 64).algo.horizon == 64
+
+
 def test_a_replay_is_only_as_large_as_sampling_needs():
     run: Any = choose("dqn", "ALE/Pong-v5")
     small: Any = with_envs(run, 64)
