@@ -15,7 +15,7 @@ from rlpyt.algos.options import DQNOptions, R2D1Options
 from rlpyt.build import build
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
-from rlpyt.memory_budget import available_bytes, require, row_bytes
+from rlpyt.memory_budget import available_bytes, require, require_shared, row_bytes
 from rlpyt.models.options import QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 
@@ -124,3 +124,19 @@ def test_a_row_is_the_sum_of_its_fields():
     row = {"observation": np.zeros((84, 84), np.uint8), "reward": np.zeros((), np.float32)}
     assert row_bytes(row) == 84 * 84 + 4
     assert row_bytes(row, np.zeros((8, 10)), 5) == 84 * 84 + 4 + 16
+
+
+def test_shared_memory_that_is_more_than_there_is_is_refused_with_both_numbers(tmp_path):
+    """F19: it would be taken at once, and the system's answer is to kill."""
+    root = system(tmp_path)
+    require_shared(int(0.9 * 4 * GIGABYTE), root)
+    with pytest.raises(UsageError, match=r"4096\.0 MB .* needed, and 4096\.0 MB are available"):
+        require_shared(4 * GIGABYTE, root)
+    require_shared(10**15, tmp_path / "elsewhere")  # nobody knows, so nobody refuses
+
+
+def test_the_limit_of_the_process_counts_too(tmp_path, monkeypatch):
+    root = system(tmp_path, proc__self__statm="1000 500 1 1 0 1 0")
+    assert available_bytes(root) == 4 * GIGABYTE
+    monkeypatch.setattr(memory_budget.resource, "getrlimit", lambda _: (GIGABYTE, GIGABYTE))
+    assert available_bytes(root) == GIGABYTE - 1000 * memory_budget.resource.getpagesize()

@@ -1,13 +1,19 @@
 """Memory for trees: shapes, dtypes, sharing between processes and between arrays and tensors."""
 
+import errno
+import os
+import pickle
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
 import torch
 
 from rlpyt.arrays import Array, NamedArrayTuple, namedarraytuple, tree_leaves
+from rlpyt.descriptors import forking
+from rlpyt.errors import UsageError
 from rlpyt.storage import Memory, as_arrays, as_tensors, to_device, zeros
 
 Camera = namedarraytuple("Camera", ["image", "depth"])
@@ -49,7 +55,9 @@ def test_a_leaf_without_dimensions_keeps_its_shape(shared):
 
 
 def test_shared_leaves_are_aligned_and_apart():
-    leaves = tree_leaves(zeros((np.zeros(3, np.int8), np.zeros(1), (), np.zeros(2)), shared=Memory()))
+    leaves = tree_leaves(
+        zeros((np.zeros(3, np.int8), np.zeros(1), (), np.zeros(2)), shared=Memory())
+    )
     starts = [leaf.__array_interface__["data"][0] for leaf in leaves]
     assert all(start % 64 == 0 for start in starts)
     assert np.diff(starts).tolist() == [64, 64]
@@ -102,3 +110,62 @@ def test_arrays_come_from_tensors_with_gradients():
 def test_going_to_the_same_device_copies_nothing():
     tensors = as_tensors(steps())
     assert to_device(tensors, "cpu") == tensors
+
+
+def test_shared_memory_is_one_descriptor_and_blocks_outlive_it():
+    memory = Memory()
+    first, second = memory.zeros(np.zeros(3)), memory.zeros((np.zeros(2), np.zeros(4, np.int8)))
+    first[:], second[0][:], second[1][:] = 1, 2, 3
+    memory.close()
+    assert (first.sum(), second[0].sum(), second[1].sum()) == (3, 4, 12)
+    with pytest.raises(ValueError, match="closed"):
+        memory.zeros(np.zeros(3))
+    memory.close()
+
+
+def test_who_receives_memory_finds_the_blocks_in_their_order():
+    made = Memory()
+    first, second = made.zeros(np.zeros(3)), made.zeros(np.zeros(2, np.int8), (4,))
+    found = received(made)
+    assert made.created and not found.created
+    first[:], second[:] = 5, 6
+    assert (found.zeros(np.zeros(3)) == 5).all()
+    with pytest.raises(RuntimeError, match="holds other arrays than these.*same order"):
+        found.zeros(np.zeros(2, np.int16), (4,))
+    assert (found.zeros(np.zeros(2, np.int8), (4,)) == 6).all()  # the control
+    with pytest.raises(RuntimeError, match="no such block"):
+        found.zeros(np.zeros(3))
+    later = made.zeros(np.zeros(3))
+    later[:] = 7
+    assert (found.zeros(np.zeros(3)) == 7).all()
+
+
+def received(memory):
+    """As another process has it."""
+    with forking():
+        return pickle.loads(pickle.dumps(memory))
+
+
+def test_a_refused_block_can_be_asked_for_in_a_smaller_size(monkeypatch):
+    memory = Memory()
+    refuse = OSError(errno.ENOSPC, "No space left on device")
+
+    def fallocate(*arguments):
+        raise refuse
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", fallocate)
+        with pytest.raises(UsageError, match=r"8\.0 MB .* not to be had \(No space left"):
+            memory.zeros(np.zeros(2**20))
+    assert memory.zeros(np.zeros(2)).sum() == 0
+    assert (received(memory).zeros(np.zeros(2)) == 0).all()
+
+
+def test_without_memfd_a_file_without_a_name_serves(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    memory = Memory()
+    array = memory.zeros(np.zeros(1000), (3,))
+    array[:] = 4
+    assert (received(memory).zeros(np.zeros(1000), (3,)) == 4).all()
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -14,7 +15,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
-from rlpyt.errors import WaitedTooLong
+from rlpyt.errors import UsageError, WaitedTooLong
 from rlpyt.processes import first as beginning
 from rlpyt.processes.parcel import Parcel
 
@@ -48,6 +49,27 @@ def start(
         with _signals_held_back():
             process.start()
     return process
+
+
+@contextmanager
+def limits_told(name: str) -> Iterator[None]:
+    """Name the remedy where the system, or a fork server, takes no more descriptors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise UsageError(
+            f"{name} cannot be started: {error.strerror}; choose fewer --workers, or raise the "
+            "limit (ulimit -n)"
+        ) from error
+    except ValueError as error:
+        if "too many fds" not in str(error):
+            raise
+        raise UsageError(
+            f"{name} would be handed more than 250 descriptors, which a fork server does not do; "
+            "choose fewer --workers"
+        ) from error
 
 
 def environ() -> dict[str, str]:

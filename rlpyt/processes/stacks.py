@@ -121,6 +121,11 @@ def written(folder: Path, name: str, begin: int) -> str:
     return ""
 
 
+def whole(folder: Path, name: str, begin: int) -> bool:
+    """Whether what was written from a byte on is complete: it ends where the main thread began."""
+    return written(folder, name, begin).endswith(("in <module>", "..."))  # or with frames left out
+
+
 def crash(folder: Path, name: str, pid: int) -> str:
     """The stacks that a process wrote when native code crashed it; "" if it did not."""
     last = written(folder, name, 0).rpartition(_head(pid).decode())[2]

@@ -24,6 +24,7 @@ from rlpyt.processes.handle import Child, ends_of
 from rlpyt.processes.parcel import Parcel
 from rlpyt.storage import Memory
 
+_DUMP = 1.0  # seconds for all children to write their stacks
 _SHUTDOWN = 10.0  # seconds for all children together to leave by themselves
 
 
@@ -84,8 +85,19 @@ class Processes:
                 other children are handed over.
             columns: of the environments that it will step.
         """
-        memory, bell = Memory(), Bell()
-        box = Box(memory)
+        with server.limits_told(name):
+            child = self._started(name, target, args, tuple(columns))
+        self._children.append(child)
+        return child
+
+    def _started(
+        self,
+        name: str,
+        target: Callable[..., object],
+        args: tuple[object, ...],
+        columns: tuple[int, ...],
+    ) -> Child:
+        bell, box = Bell(), Box(Memory())
         ours, theirs = control.pair()
         birth = Birth(name, box, bell, self.bell, self._main, self._stacks, server.environ())
         rest = Parcel((target, args, theirs))
@@ -93,12 +105,24 @@ class Processes:
         theirs.close()
         pid = process.pid
         assert pid is not None
-        ends, columns = ends_of(process), tuple(columns)
+        try:
+            ends = ends_of(process)
+        except OSError:  # no descriptor is left
+            process.kill()
+            raise
         look = weakref.WeakMethod(self.look)  # dropped, this object must be able to go
-        watch = lambda: (method := look()) and method()  # noqa: E731
-        child = Child(name, pid, columns, ends, bell, box, ours, process, self._stacks, watch)
-        self._children.append(child)
-        return child
+        return Child(
+            name,
+            pid,
+            columns,
+            ends,
+            bell,
+            box,
+            ours,
+            process=process,
+            folder=self._stacks,
+            watch=lambda: (method := look()) and method(),
+        )
 
     def control(self, child: Child) -> Control:
         """The pipe to a child for what is not a row."""
@@ -176,17 +200,18 @@ class Processes:
             state = "is stopped (SIGSTOP) and " if child in stopped else ""
             lines.append(f"{child.name} (pid {child.pid}) {state}{child.box.waits}")
         stacks.note(folder, lines)
-        asked = {child: stacks.size(folder, child.name) if folder else 0 for child in children}
+        begins = {c: stacks.size(folder, c.name) if folder else 0 for c in children}
         for child in children:
             if child.alive():
                 with suppress(ProcessLookupError):
                     os.kill(child.pid, signal.SIGUSR1)
-        deadline = time.monotonic() + 0.5
-        while folder and time.monotonic() < deadline:
-            silent = [c for c in children if stacks.size(folder, c.name) == asked[c] and c.alive()]
-            if not set(silent) - set(stopped):
-                return
-            time.sleep(0.005)
+        deadline = time.monotonic() + _DUMP
+        awaited = [child for child in children if child not in stopped]
+        while folder and awaited and time.monotonic() < deadline:
+            time.sleep(0.002)
+            awaited = [
+                c for c in awaited if c.alive() and not stacks.whole(folder, c.name, begins[c])
+            ]
 
     def forget(self, child: Child) -> None:
         """Close one child, which is looked at no more."""

@@ -213,3 +213,17 @@ with StopSignal() as stop, Processes(None, {method!r}) as processes:
         out, err = main.communicate(timeout=60)
         assert (out, err) == ("interrupted 5\n", "")
         assert gone(lambda: marked(mark), 2)
+
+
+def test_the_second_signal_ends_everybody_at_once(mark):
+    """R6."""
+    code = ALL_KINDS.format(method="forkserver")
+    code = "from rlpyt.stopping import StopSignal\nStopSignal().__enter__()\n" + code + READY
+    with script(mark, code + "processes.waiting('rows').until(lambda: False, math.inf)") as main:
+        assert main.stdout.readline() == "ready\n"
+        main.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        assert main.poll() is None and marked(mark)  # the control: the first one asks
+        main.send_signal(signal.SIGINT)
+        assert main.wait(1) == 130
+        assert gone(lambda: marked(mark), 1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from multiprocessing import forkserver
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 from small_children import finish, look_for, numbers, serve, tell
 from small_mains import script
 
-from rlpyt.errors import WaitedTooLong
+from rlpyt.errors import UsageError, WaitedTooLong
 from rlpyt.processes import server
 from rlpyt.processes.bell import Bell
 from rlpyt.processes.start import Processes
@@ -171,6 +173,22 @@ with Processes(None, {method!r}) as processes:
         assert out.startswith("1600.0 MB of shared memory are needed, and ")
         assert 800 < float(out.split("needed, and ")[1].split()[0]) < 1024
         assert "choose fewer environments" in out
+
+
+def test_more_descriptors_than_can_be_handed_over_or_opened_are_refused_with_the_remedy():
+    bells = [Bell() for _ in range(260)]
+    with Processes() as processes:
+        with pytest.raises(UsageError, match="fewer --workers"):
+            processes.start("worker 1", tell, bells)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 5, hard))
+        try:
+            with pytest.raises(UsageError, match=r"fewer --workers, or raise the limit"):
+                deque(processes.start(f"worker {i}", finish) for i in range(20))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert told(processes, look_for) == "found"
 
 
 def test_a_fork_server_that_is_killed_is_replaced():
