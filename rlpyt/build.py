@@ -99,7 +99,7 @@ def build(
     sampler: Any
     if memory is not None and (run.sampler.asynchronous or resolved.sampler == "replicated"):
         make = asynchronous_sampler if run.sampler.asynchronous else replicated_sampler
-        plan = Plan(run, spec, resolved, model, memory)
+        plan = Plan.of(run, spec, resolved, model, memory)
         sampler = make(plan, agent, window, opened.home, check)
     else:
         sampler = opened.sampler(agent, window, TRAINING, check)

@@ -1,13 +1,13 @@
 """The parts of a run that processes of its own make for themselves, and what drives them.
 
-Each is handed the run's options, the choices that were made, and the memory of its rows. It makes
-the same agent and the same window as the main process did, on that memory.
+Each is handed a `Plan`: the run's options, the choices that were made, and the memory of its rows.
+It makes the same agent and the same window as the main process did, on that memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,7 @@ from rlpyt.run_rows import make_rows
 from rlpyt.samplers.asynchronous import AsynchronousSampler
 from rlpyt.samplers.background import Collector
 from rlpyt.samplers.branch import Branch
-from rlpyt.samplers.crew import Crew, Hired, Lent
-from rlpyt.samplers.limits import Limits
+from rlpyt.samplers.crew import Hired, Lent
 from rlpyt.samplers.link import Link
 from rlpyt.samplers.published import Published
 from rlpyt.samplers.replica import Part
@@ -37,7 +36,10 @@ from rlpyt.samplers.replicated import ReplicatedSampler
 from rlpyt.samplers.sampler import Sampler
 from rlpyt.samplers.schedule import Schedule, ScheduledSampler
 from rlpyt.storage import Memory
-from rlpyt.vector.choose import environments, in_process
+from rlpyt.vector import staff as vector_staff
+from rlpyt.vector.choose import environments
+from rlpyt.vector.making import Making, registered_here
+from rlpyt.vector.workers import WorkerEnvironments
 
 PRELOADED = ("torch", "rlpyt.remote")  # by the fork server, once for all processes
 
@@ -47,47 +49,49 @@ class Plan:
     """What another process needs to make its part of a run."""
 
     run: Run
-    spec: EnvSpec
     resolved: Resolved
     model: ModelFactory | None
     memory: Memory  # of the rows
+    making: Making  # of environments
 
-    @property
-    def limits(self) -> Limits:
-        options = self.run.sampler
-        return Limits(
-            options.env_step_timeout,
-            options.start_timeout,
-            options.on_worker_failure,
-            options.max_restarts,
-        )
-
-    def agent(self, device: str) -> Agent:
-        """The agent as the run began with it; newer weights are taken before it acts."""
-        agent = make_agent(self.run, self.spec, self.resolved.seed, self.model)
-        agent.to_device(torch.device(device))
-        return agent
-
-    def window(self, agent: Agent) -> Any:
-        """The rows of the run, as they lie in its memory."""
-        return make_rows(self.run, self.spec, agent, self.memory, states=True)
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        spec: EnvSpec,
+        resolved: Resolved,
+        model: ModelFactory | None,
+        memory: Memory,
+    ) -> Plan:
+        """The plan of a run, with what its script registered."""
+        seeds, count = ResetSeeds(resolved.seed, TRAINING[0]), run.env.num_envs
+        making = Making(run.env, spec, seeds, count, registered_here())
+        return cls(run, resolved, model, memory, making)
 
     @property
     def total(self) -> int:
         """Environment steps of the run."""
         return self.run.loop.env_steps
 
-    def sampler(self, agent: Agent, window: Any) -> Sampler:
-        """What collects all columns in the process that calls this."""
-        run, resolved, count = self.run, self.resolved, self.run.env.num_envs
-        seeds, how = ResetSeeds(resolved.seed, TRAINING[0]), resolved.vectorization
-        envs = environments(run.env, self.spec, count, seeds, how, resolved.groups)
-        drawn = self.noise(agent, range(count))
-        strict, bounds = run.sampler.strict, run.env.strict_bounds
-        return Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds)
+    def agent(self, device: str) -> Agent:
+        """The agent as the run began with it; newer weights are taken before it acts."""
+        agent = make_agent(self.run, self.making.spec, self.resolved.seed, self.model)
+        agent.to_device(torch.device(device))
+        return agent
 
-    def noise(self, agent: Agent, columns: range) -> Noise:
-        return Noise(self.resolved.seed, TRAINING[1], columns, agent.uniforms, agent.normals)
+    def window(self, agent: Agent) -> Any:
+        """The rows of the run, as they lie in its memory."""
+        return make_rows(self.run, self.making.spec, agent, self.memory, states=True)
+
+    def sampler(self, envs: Any, agent: Agent, window: Any, answered: range) -> Sampler:
+        """What collects into a window, or into a part of one.
+
+        Args:
+            answered: columns that a forward pass has.
+        """
+        drawn = Noise(self.resolved.seed, TRAINING[1], answered, agent.uniforms, agent.normals)
+        strict, bounds = self.run.sampler.strict, self.run.env.strict_bounds
+        return Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds)
 
     def begin(self, first: int) -> None:
         """Set what is process-wide, in the process that has the columns from `first` on.
@@ -102,35 +106,40 @@ class Plan:
 def replica_part(plan: Plan, context: Context, columns: slice) -> Part:
     """What a replica samples its columns with."""
     plan.begin(columns.start)
-    env, total, strict = plan.run.env, plan.run.env.num_envs, plan.run.sampler.strict
     own = range(columns.start, columns.stop)
     agent = plan.agent("cpu")
     part = plan.window(agent).part(columns)
-    envs = in_process(env, plan.spec, ResetSeeds(plan.resolved.seed, TRAINING[0]), own, total)
-    drawn = plan.noise(agent, range(total) if strict else own)
-    sampler = Sampler(envs, agent, part, drawn, strict=strict, strict_bounds=env.strict_bounds)
-    return Part(sampler, agent)
+    envs = plan.making(own, context.heart)
+    answered = range(plan.making.total) if plan.run.sampler.strict else own
+    return Part(plan.sampler(envs, agent, part, answered), agent)
 
 
-def background_collector(plan: Plan, context: Context, crew: Crew | None) -> Collector:
-    """What collects in the background: by replicas that were started for it, or alone."""
+def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
+    """What collects in the background: with processes that were started to help it, or alone."""
     plan.begin(0)
-    resolved = plan.resolved
-    if crew is not None:
-        agent = plan.agent("cpu")
-        window = plan.window(agent)
-        return Collector(ReplicatedSampler(Lent(context, crew), agent, window, plan.limits), agent)
-    agent = plan.agent(resolved.device)
-    return Collector(plan.sampler(agent, plan.window(agent)), agent)
+    run, resolved = plan.run, plan.resolved
+    limits = replace(run.sampler, on_worker_failure="raise")  # the main process begins all anew
+    agent = plan.agent("cpu" if resolved.sampler == "replicated" else resolved.device)
+    window = plan.window(agent)
+    if resolved.sampler == "replicated":
+        staff = Lent(context, helpers)
+        return Collector(ReplicatedSampler(staff, plan.making.spec, agent, window, limits), agent)
+    if resolved.sampler == "workers":
+        lent = vector_staff.Lent(context, helpers)
+        envs: Any = WorkerEnvironments(lent, window, limits)
+    elif resolved.vectorization == "native":
+        envs = _alone(plan)
+    else:
+        envs = plan.making(range(plan.making.total), context.heart)
+    return Collector(plan.sampler(envs, agent, window, range(plan.making.total)), agent)
 
 
 def replicated_sampler(
     plan: Plan, agent: Agent, window: Any, home: Home, check: Check
 ) -> ReplicatedSampler:
     """What the main process collects with by replicas, which are started when it begins."""
-    make, replicas = partial(replica_part, plan), plan.resolved.workers
-    staff = Hired(_processes(home), make, agent, window.num_envs, replicas)
-    return ReplicatedSampler(staff, agent, window, plan.limits, check)
+    staff = _crew(plan, agent, _processes(home))
+    return ReplicatedSampler(staff, plan.making.spec, agent, window, plan.run.sampler, check)
 
 
 def asynchronous_sampler(
@@ -140,28 +149,52 @@ def asynchronous_sampler(
 
     Or, by the schedule of such a run, what collects them here.
     """
-    options = plan.run.sampler
+    resolved, options = plan.resolved, plan.run.sampler
     if options.schedule is not None:
-        actor = plan.agent(plan.resolved.device)
+        actor, all_columns = plan.agent(resolved.device), range(plan.making.total)
+        sampler = plan.sampler(_alone(plan), actor, window, all_columns)
         schedule = Schedule.read(Path(options.schedule))
-        return ScheduledSampler(plan.sampler(actor, window), agent, schedule, plan.total, check)
+        return ScheduledSampler(sampler, agent, schedule, plan.total, check)
     link = Link(Memory(), options.max_lag)
     weights = Memory()
     published = Published(agent, weights)
 
-    def helpers(processes: Processes) -> Crew | None:
-        if plan.resolved.sampler != "replicated":
-            return None
-        make, replicas = partial(replica_part, plan), plan.resolved.workers
-        return Hired(lambda: processes, make, agent, window.num_envs, replicas, Bell()).crew()
+    def helpers(processes: Processes) -> Any:
+        if resolved.sampler == "replicated":
+            return _crew(plan, agent, lambda: processes, Bell()).crew()
+        if resolved.sampler == "workers":
+            return vector_staff.Hired(
+                lambda: processes,
+                plan.making,
+                window.places,
+                plan.memory,
+                resolved.workers,
+                resolved.groups,
+                bell=Bell(),
+            ).workers()
+        return None
 
     def record(row: int) -> Schedule:
         return Schedule(home.folder and home.folder / f"schedule-{row}.txt")
 
-    make = partial(background_collector, plan)
+    make = partial(collector, plan)
     branch = Branch(_processes(home), make, helpers, link, weights, plan.total)
     recorder = record if options.record_schedule else None
-    return AsynchronousSampler(branch, agent, published, window, plan.limits, check, recorder)
+    return AsynchronousSampler(branch, agent, published, window, options, check, recorder)
+
+
+def _alone(plan: Plan) -> Any:
+    """All environments in the process that calls this."""
+    making, resolved = plan.making, plan.resolved
+    how, groups = resolved.vectorization, resolved.groups
+    return environments(making.options, making.spec, making.total, making.seeds, how, groups)
+
+
+def _crew(
+    plan: Plan, agent: Agent, processes: Callable[[], Processes], bell: Bell | None = None
+) -> Hired:
+    make = partial(replica_part, plan)
+    return Hired(processes, make, agent, plan.making.total, plan.resolved.workers, bell)
 
 
 def _processes(home: Home) -> Callable[[], Processes]:

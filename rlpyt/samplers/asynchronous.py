@@ -23,13 +23,14 @@ from rlpyt.ring_window import RingWindow
 from rlpyt.rotation import Rotation
 from rlpyt.samplers.arrivals import arrivals_of
 from rlpyt.samplers.branch import Branch
-from rlpyt.samplers.limits import Limits
 from rlpyt.samplers.link import ACT, ENV, WAIT
-from rlpyt.samplers.lost import lost
 from rlpyt.samplers.messages import Messages
+from rlpyt.samplers.options import SamplerOptions
 from rlpyt.samplers.published import Published
+from rlpyt.samplers.replicated import looks_every
 from rlpyt.samplers.schedule import Found, Schedule, lag_metrics
 from rlpyt.tree_format import like
+from rlpyt.vector.lost import lost
 
 
 @final
@@ -41,7 +42,7 @@ class AsynchronousSampler:
         agent: learns; the others act with its weights.
         published: to them.
         window: the rows, in shared memory, with the states that agents are fed.
-        limits: see there; to restart is to start all of these processes anew.
+        limits: time-outs, and what a failure means; to restart is to start all of them anew.
         check: called before weights are published; raises where they are not finite.
         schedule: makes what records what is found, beginning with this row; None does not.
     """
@@ -52,7 +53,7 @@ class AsynchronousSampler:
         agent: Any,
         published: Published,
         window: RingWindow | Rotation,
-        limits: Limits,
+        limits: SamplerOptions,
         check: Callable[[], None] | None = None,
         schedule: Callable[[int], Schedule] | None = None,
     ) -> None:
@@ -159,7 +160,7 @@ class AsynchronousSampler:
             "time/wait_sampler": float(spent[WAIT] - line.spent[WAIT]) / seconds,
         }
         told |= lag_metrics(line.lags)
-        if self._limits.on_failure == "restart":
+        if self._limits.on_worker_failure == "restart":
             told["workers/restarts"] = self._restarts
         self._line = _Line(spent)
         return told
@@ -180,10 +181,12 @@ class AsynchronousSampler:
         if not self._branch.is_open:
             self._turns.begin_anew()
             self._branch.open()
-            self._waiting = self._branch.waiting("the sampler", self._watch, self._limits.every)
+            self._waiting = self._branch.waiting(
+                "the sampler", self._watch, looks_every(self._limits)
+            )
             self._rests = False
         if not self._rests:
-            seconds = self._limits.start
+            seconds = self._limits.start_timeout
             try:
                 self._wait(lambda: self._turns.rests, "the sampler's start", seconds or math.inf)
             except WaitedTooLong:
@@ -236,7 +239,8 @@ class AsynchronousSampler:
         Every window that was published is taken. The row behind them becomes its episode's last,
         where it is not yet, and the row after that begins another.
         """
-        if self._limits.on_failure != "restart" or self._restarts >= self._limits.restarts:
+        limits = self._limits
+        if limits.on_worker_failure != "restart" or self._restarts >= limits.max_restarts:
             raise error
         self._restarts += 1
         self._branch.close(kill=True)
@@ -268,8 +272,8 @@ class AsynchronousSampler:
         self._waiting.until(ready, seconds, what)
 
     def _watch(self) -> None:
-        if self._limits.step:
-            self._branch.look_for_hangs(self._asked_at, self._limits.step)
+        if self._limits.env_step_timeout:
+            self._branch.look_for_hangs(self._asked_at, self._limits.env_step_timeout)
 
 
 class _Line:

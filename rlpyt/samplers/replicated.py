@@ -10,21 +10,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
+from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import WaitedTooLong, WorkerError
-from rlpyt.processes.wait import Waiting
+from rlpyt.processes.wait import LOOK, Waiting
 from rlpyt.ring_window import RingWindow
-from rlpyt.rows import Row, Window
+from rlpyt.rows import Window
 from rlpyt.samplers.crew import Crew, Staff
-from rlpyt.samplers.limits import Limits
-from rlpyt.samplers.lost import lost
 from rlpyt.samplers.messages import Messages
+from rlpyt.samplers.options import SamplerOptions
 from rlpyt.tree_format import like
 from rlpyt.vector.in_process import InProcess
+from rlpyt.vector.lost import Blank, lost
 
 
 @final
@@ -33,18 +35,20 @@ class ReplicatedSampler:
 
     Args:
         staff: has the replicas.
+        spec: of the environments.
         agent: whose weights they act with.
         window: in shared memory, with the states that agents are fed.
-        limits: see there.
+        limits: time-outs, and what a failure means.
         check: called before each window; raises where the agent's weights are not finite.
     """
 
     def __init__(
         self,
         staff: Staff,
+        spec: EnvSpec,
         agent: Any,
         window: Window | RingWindow,
-        limits: Limits,
+        limits: SamplerOptions,
         check: Callable[[], None] | None = None,
     ) -> None:
         self.agent, self.window = agent, window
@@ -59,6 +63,7 @@ class ReplicatedSampler:
         self._resets = np.zeros(window.num_envs, np.int64)  # by column, up to the boundary row
         self._restarts = 0
         self._dropped: set[int] = set()
+        self._blank = Blank(spec)
         self._times = np.zeros(0)  # seconds of work of each replica, since the line before
 
     def reset(self) -> None:
@@ -134,7 +139,7 @@ class ReplicatedSampler:
     def metrics(self) -> dict[str, float]:
         """What a line of the log says of replicas, since the line before."""
         told: dict[str, float] = {}
-        if self._limits.on_failure != "raise":
+        if self._limits.on_worker_failure != "raise":
             told["workers/restarts"] = self._restarts
             told["workers/dropped"] = len(self._dropped)
         if self._times.any():
@@ -158,12 +163,13 @@ class ReplicatedSampler:
         if self._waiting is None:
             if not self._told:
                 self._told, self._times = [0] * len(crew.columns), np.zeros(len(crew.columns))
-            self._waiting = self._staff.waiting("replicas", self._watch, self._limits.every)
+            every = looks_every(self._limits)
+            self._waiting = self._staff.waiting("replicas", self._watch, every)
             self._await_ready(crew, self._waiting)
         return crew
 
     def _await_ready(self, crew: Crew, waiting: Waiting) -> None:
-        desk, seconds = crew.desk, self._limits.start
+        desk, seconds = crew.desk, self._limits.start_timeout
         self._asked_at = math.inf  # no call is overdue while environments are made
         try:
             waiting.until(lambda: desk.ready[self._working].all(), seconds or math.inf, "a start")
@@ -207,7 +213,7 @@ class ReplicatedSampler:
 
     def _watch(self) -> None:
         """Raise if a replica failed, or is in one call for too long."""
-        crew, limit = self._staff.crew(), self._limits.step
+        crew, limit = self._staff.crew(), self._limits.env_step_timeout
         for i in self._working:
             child = crew.children[i]
             child.look()
@@ -222,16 +228,15 @@ class ReplicatedSampler:
         """
         crew, limits = self._staff.crew(), self._limits
         named = [i for i in self._working if crew.children[i].name == error.worker]
-        if not named or limits.on_failure == "raise" or self._restarts >= limits.restarts:
+        if not named or limits.on_worker_failure == "raise" or self._spent:
             raise error
         i = named[0]
         self._waiting = None
-        if limits.on_failure == "drop":
+        if limits.on_worker_failure == "drop":
             self._staff.dismiss(i)
             self._dropped.add(i)
             if not self._working:
                 raise error
-            self._end_episodes(crew.columns[i], within)
             return
         self._restarts += 1
         crew.desk.ready[i] = 0
@@ -268,17 +273,21 @@ class ReplicatedSampler:
             return window.boundary, window.longest, 0
         return window.start, window.horizon, -1
 
-    def _end_episodes(self, columns: slice, within: bool) -> None:
-        """Let the row that is to be answered be the last of its episode in columns left empty."""
-        window: Any = self.window
-        row: Row = window.slots[0 if within else -1].row[columns]
-        row.truncated[~row.last] = True
+    @property
+    def _spent(self) -> bool:
+        """Whether there were as many restarts as there may be."""
+        limits = self._limits
+        return limits.on_worker_failure == "restart" and self._restarts >= limits.max_restarts
 
     def _leave_empty(self, columns: slice) -> None:
         """Write rows of no episode, which nothing learns from, where nobody is at work."""
-        window: Any = self.window
-        for slot in window.slots[1:]:
-            row = slot.row[columns]
-            for leaf in tree_leaves(row):
+        rows = [slot.row[columns] for slot in self.window.slots]
+        for row, next_row in pairwise(rows):
+            self._blank.write(row, next_row)
+            for leaf in tree_leaves((row.action, row.info)):
                 leaf[...] = 0
-            row.first[...] = row.truncated[...] = row.cut[...] = True
+
+
+def looks_every(limits: SamplerOptions) -> float:
+    """Seconds between looks at what other processes do."""
+    return min(LOOK, (limits.env_step_timeout or math.inf) / 4)

@@ -13,6 +13,7 @@ from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.noise import Noise
 from rlpyt.ring_window import RingPart, RingWindow
+from rlpyt.rotation import Rotation, RotationPart
 from rlpyt.rows import Inputs, Row, Slot, Window, WindowPart
 from rlpyt.samplers.checks import Checks
 from rlpyt.samplers.padded import Padded, acting_threads
@@ -81,7 +82,7 @@ class Sampler:
         self,
         envs: Environments,
         agent: Agent,
-        window: Window | RingWindow | WindowPart | RingPart,
+        window: Window | RingWindow | Rotation | WindowPart | RingPart | RotationPart,
         noise: Noise | None,
         *,
         strict: bool = False,
@@ -97,7 +98,7 @@ class Sampler:
         self._initial_state = tree_map(torch.clone, window.state)
         self._parts: list[Any] = [window]
         if len(envs.groups) > 1:
-            assert isinstance(window, Window | RingWindow)
+            assert isinstance(window, Window | RingWindow | Rotation)
             self._parts = [window.part(columns) for columns in envs.groups]
 
     def reset(self) -> None:
@@ -108,7 +109,7 @@ class Sampler:
 
     def rows_for(self, env_steps: int) -> int:
         """How many rows are collected next when so many env steps are missing to a run's end."""
-        assert isinstance(self.window, Window | RingWindow)
+        assert isinstance(self.window, Window | RingWindow | Rotation)
         return self.window.rows_for(env_steps)
 
     def collect(self, horizon: int | None = None, env_steps: int | None = None) -> Any:
@@ -234,7 +235,7 @@ class Sampler:
         draws: Any = self.agent.draws
         if columns is not None:
             noise = noise[:, columns]
-        elif self._strict or not isinstance(self.window, WindowPart | RingPart):
+        elif self._strict or self.window.num_envs == self.window.total_envs:
             return draws(noise)
         first = self.window.columns.start
         columns = columns or slice(0, self.window.num_envs)
