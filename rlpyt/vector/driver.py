@@ -9,6 +9,7 @@ from typing import Any, final
 
 from rlpyt.block import fence
 from rlpyt.errors import WaitedTooLong, WorkerError
+from rlpyt.processes.handle import Child
 from rlpyt.processes.wait import LOOK, Waiting
 from rlpyt.samplers.options import SamplerOptions
 from rlpyt.vector.handover import Handover
@@ -44,7 +45,7 @@ class Driver:
         self.restarts = 0
         self._waiting: Waiting | None = None  # for the workers that there are now
         self._workers: Workers | None = None
-        self._asked_at = 0.0
+        self._asked_at = self._started_at = 0.0
         self._owing: set[int] = set()  # workers that were sent a message
         self._failures: list[int] = []  # process ids whose end was told of
 
@@ -142,31 +143,35 @@ class Driver:
         workers, limit = self._staff.workers(), self._limit
         handover = workers.handover
         for i in self.working:
-            if not handover.ready[i] or workers.children[i].heart.age(self._asked_at) <= limit:
+            if not handover.ready[i]:
+                self._tell_of_start(workers.children[i])
+                continue
+            if workers.children[i].heart.age(self._asked_at) <= limit:
                 continue
             given = handover.given[i]
             if i in self._owing or any(a > b for a, b in zip(handover.asked, given, strict=True)):
                 raise self._staff.overdue(workers.children[i], limit)
 
+    def _tell_of_start(self, child: Child) -> None:
+        if time.monotonic() > self._started_at + TELL_AFTER:
+            self._started_at = math.inf
+            doing = str(child.heart) or "loading"
+            self._tell(f"{child.name} is still starting after {TELL_AFTER:.0f} s ({doing})")
+
     def _await_start(self, workers: Workers) -> None:
         """Wait for all environments to be made."""
-        handover, begun = workers.handover, time.monotonic()
+        handover = workers.handover
         limit = self._limits.start_timeout or math.inf
         every = min(LOOK, self._limit / 4, limit / 4)
         waiting = self._waiting = self._staff.waiting("rows of the workers", self._watch, every)
 
+        self._started_at = time.monotonic()
+
         def late() -> list[int]:
             return [i for i in self.working if not handover.ready[i]]
 
-        if limit > TELL_AFTER:
-            try:
-                waiting.until(lambda: not late(), TELL_AFTER, "workers to start")
-            except WaitedTooLong:
-                doing = ", ".join(str(workers.children[i].heart) for i in late())
-                self._tell(f"still making environments after {TELL_AFTER:.0f} s: {doing}")
         try:
-            left = limit - (time.monotonic() - begun)
-            waiting.until(lambda: not late(), left, "workers to start")
+            waiting.until(lambda: not late(), limit, "workers to start")
         except WaitedTooLong:
             raise self._staff.overdue(workers.children[late()[0]], limit) from None
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
+from rlpyt.arrays import tree_leaves
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import WorkerError
 from rlpyt.places import Places
@@ -108,7 +109,10 @@ class Hired(Staff):
         bell: Bell | None = None,
     ) -> None:
         self._make_processes, self._making, self._name, self._bell = processes, making, name, bell
-        self._places, self._rows, self._count = places, rows, workers
+        # Classes of what agents keep would have a worker import torch, only to skip their fields.
+        info = tuple(tree_leaves(places.example.info))
+        self._places: Places = replace(places, example=places.example.replace(info=info))
+        self._rows, self._count = rows, workers
         self.spec, self.groups = making.spec, tuple(cut(range(making.total), groups))
         self._processes: Processes | None = None
         self._workers: Workers | None = None
