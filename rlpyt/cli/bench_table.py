@@ -27,6 +27,7 @@ class Table:
 
     def __init__(self, run: Run, seconds: float) -> None:
         self._display = choose("auto", None)
+        self.quiet = True  # nothing else is at work here, as far as it was seen
         self._found: dict[str, Any] = {
             "algo": run.algo_name,
             "env": run.env_name,
@@ -86,7 +87,12 @@ class Table:
         self._say("fastest, as options of rlpyt train")
         for found in best:
             self._say(f"{found['steps_per_second']:>12,.0f} steps/s   {found['options']}")
-        if self._found["kept"]:
+        if not self.quiet:
+            self._say(
+                "\nother work has the cores of this machine: what is fastest beside it is not kept "
+                "for --sampler auto; measure again when it is done"
+            )
+        elif self._found["kept"]:
             self._say(
                 f"\n--sampler auto, the default, takes these for {self._found['algo']} on "
                 f"{self._found['env']} from now on ({self._found['kept']})"
@@ -94,7 +100,7 @@ class Table:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for `--json`."""
-        return self._found
+        return {**self._found, "quiet": self.quiet}
 
     def _say(self, line: str) -> None:
         self._display.say(line)

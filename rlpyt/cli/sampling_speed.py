@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rlpyt.cli.bench import BenchOptions
     from rlpyt.cli.bench_table import Table
 
+QUIET = 0.8  # of a core that `serial` gets; with less, other work decides what is fastest
 WARM_UP = 0.2  # of the time that is measured
 STEPS = 2048  # of a window, at most: what is done once a window is little beside so many
 ROWS = 64  # a column, at least, in the replay that is collected into
@@ -67,6 +68,7 @@ class Speed:
     shares: dict[str, float]  # of the time of all allowed cores; empty where it is not known
     memory_mb: int | None
     env_seconds: float  # of processor time that a step of an environment took, if in this process
+    got: float = 1.0  # of one core, by `serial`: less where other work takes it away
 
     def as_dict(self) -> dict[str, Any]:
         shares = {name: round(share, 3) for name, share in self.shares.items()}
@@ -112,13 +114,15 @@ def measured(run: Run, options: BenchOptions, table: Table) -> None:
             continue
         if setting == Setting("serial"):
             env_seconds = speed.env_seconds
+            table.quiet = speed.got >= QUIET
         speeds.append(speed)
         table.measured(speed)
     if not speeds:
         return
     found = [speed.recommendation for speed in speeds]
     kept = None
-    if options.keep and "serial" in options.sampler and len(found) > 1:  # a comparison
+    compared = "serial" in options.sampler and len(found) > 1
+    if options.keep and compared and table.quiet:
         kept = keep(run.env.name, run.env.num_envs, speeds[0].agent, found)
     table.recommend(run, best(found), kept)
 
@@ -178,7 +182,8 @@ def measure(run: Run, setting: Setting, seconds: float, env_seconds: float | Non
     else:
         env_time = spent["env"] * min(1.0, busy / taken)
         act = busy - env_time
-        speed = replace(speed, env_seconds=env_time / steps)
+        got = busy / taken if taken > 0.5 else 1.0  # processor time comes in hundredths
+        speed = replace(speed, env_seconds=env_time / steps, got=got)
     return replace(speed, shares=_shares(env_time, act, busy, allowed_cores() * taken))
 
 

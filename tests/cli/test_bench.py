@@ -152,14 +152,14 @@ def test_samplers_of_processes_are_measured_beside_it(capsys, cache):
     assert cache.exists()
 
 
-def fake(monkeypatch: pytest.MonkeyPatch, speed_of) -> list[Setting]:
+def fake(monkeypatch: pytest.MonkeyPatch, speed_of, got: float = 1.0) -> list[Setting]:
     """Measure nothing: `speed_of` gives the speed of a setting, or raises."""
     asked: list[Setting] = []
 
     def measure(run, setting, seconds, env_seconds=None):
         asked.append(setting)
         agent = recommended.kind("ppo", False, "none", "cpu")
-        return Speed(setting, run.env.num_envs, agent, speed_of(setting), {}, None, 0.0)
+        return Speed(setting, run.env.num_envs, agent, speed_of(setting), {}, None, 0.0, got)
 
     monkeypatch.setattr(sampling_speed, "measure", measure)
     return asked
@@ -186,6 +186,17 @@ def test_nothing_is_kept_where_that_is_asked_for(monkeypatch, cache):
     assert not cache.exists()
     assert main(SMALL) == 0
     assert cache.exists()
+
+
+def test_what_is_measured_beside_other_work_is_not_kept(monkeypatch, capsys, cache):
+    fake(monkeypatch, lambda _: 1.0, got=0.5)
+    assert main(SMALL) == 0
+    assert not cache.exists()
+    assert "other work" in capsys.readouterr().out
+    fake(monkeypatch, lambda _: 1.0, got=0.95)
+    assert main(SMALL) == 0
+    assert cache.exists()
+    assert "other work" not in capsys.readouterr().out
 
 
 def test_a_cache_that_cannot_be_written_stops_nothing(monkeypatch, capsys):
