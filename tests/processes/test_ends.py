@@ -73,11 +73,11 @@ time.sleep(100)
         assert not gone(lambda: [p for p in marked(mark) if p == child], 1)
 
 
-@pytest.mark.parametrize("end", ["pass", "sys.exit(3)", "1 / 0", "os.kill(os.getpid(), 15)"])
+@pytest.mark.parametrize("end", ["pass", "1 / 0", "os.kill(os.getpid(), 15)"])
 def test_a_main_process_that_forgets_to_close_ends_and_leaves_nobody(mark, end):
     with script(mark, ALL_KINDS.format(method="forkserver") + READY + end) as main:
         assert main.stdout.readline() == "ready\n"
-        assert main.wait(10) == {"pass": 0, "sys.exit(3)": 3, "1 / 0": 1}.get(end, -15)
+        assert main.wait(10) == {"pass": 0, "1 / 0": 1}.get(end, -15)
         assert gone(lambda: marked(mark), 2)
         assert ("ZeroDivisionError" in main.stderr.read()) == (end == "1 / 0")
 

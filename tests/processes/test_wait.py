@@ -78,7 +78,7 @@ def test_without_a_ring_it_is_found_by_looking_about(bell):
 
 
 def test_many_rings_are_one_and_are_gone_when_cleared(bell):
-    for _ in range(100_000 if len(bell._ends) == 2 else 10):
+    for _ in range(10_000 if len(bell._ends) == 2 else 10):  # more than a pipe holds
         bell.ring()
     with pytest.raises(WaitedTooLong):
         Waiting(bell, "what never comes", nothing).until(lambda: False, 0.05)
@@ -279,7 +279,8 @@ def test_a_message_of_a_child_that_dies_ends_by_its_cause(processes):
     assert time.monotonic() - begun < 2
 
 
-def test_an_end_that_was_closed_is_told():
+def test_an_end_that_was_closed_is_told(monkeypatch):
+    monkeypatch.setattr(wait, "LOOK", 0.1)
     ends = control.pair()
     ours, theirs = (Control(end, "the other side", nothing) for end in ends)
     ours.send(1, 5)
