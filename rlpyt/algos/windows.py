@@ -117,8 +117,8 @@ class WindowReader:
         return torch.cat(values), torch.cat(log_probs), states
 
     def _advantage(self, window: Window, value: Tensor) -> Tensor:
-        outcomes = self.outcomes.read(window, value.device)
-        return gae(*outcomes, value, self.options.gae_lambda)
+        of = self.outcomes.read(window, value.device)
+        return gae(of.reward, of.discount, of.last, value, self.options.gae_lambda)
 
 
 def fold(rows: T, length: int) -> T:

@@ -150,7 +150,7 @@ def test_the_variants_of_dqn_are_options_of_their_own():
     [
         ("", "which algorithm"),
         ("--env CartPole-v1", "which algorithm"),
-        ("pppo --env CartPole-v1", r"'pppo' is no algorithm; did you mean ppo\?"),
+        ("pppo --env CartPole-v1", r"'pppo' is no algorithm; did you mean ppo or appo\?"),
         ("ppo", "--env is missing"),
         ("ppo a2c --env X", "'a2c' is one too many"),
         ("ppo --env X --n-steps 5", "--horizon"),
