@@ -103,6 +103,7 @@ def replica(
                 driver.ring()
             else:
                 work.collect(driver)
+            context.heart.rest()
     finally:
         work.sampler.close()
 
@@ -138,6 +139,7 @@ class _Work:
         sampler.seconds = {"env": 0.0, "act": 0.0}
         sampler.collect(horizon, env_steps if env_steps >= 0 else None)
         desk.seconds[i, :2] = sampler.seconds["env"], sampler.seconds["act"]
+        self.context.heart.rest()  # no call of an environment is waited for any more
         infos = dict(sampler.infos)
         desk.told[i] += bool(infos)
         fence()

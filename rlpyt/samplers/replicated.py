@@ -65,6 +65,7 @@ class ReplicatedSampler:
         self._dropped: set[int] = set()
         self._blank = Blank(spec)
         self._times = np.zeros(0)  # seconds of work of each replica, since the line before
+        self._line = time.perf_counter()
 
     def reset(self) -> None:
         """Start every environment anew, as at the beginning of a run."""
@@ -137,16 +138,24 @@ class ReplicatedSampler:
         return [b for part in cut for b in part]
 
     def metrics(self) -> dict[str, float]:
-        """What a line of the log says of replicas, since the line before."""
+        """What a line of the log says of replicas, since the line before.
+
+        `workers/slowest` is the one whose window took longest, `workers/slowest_share` the share of
+        the time in which the others waited for it.
+        """
         told: dict[str, float] = {}
         if self._limits.on_worker_failure != "raise":
             told["workers/restarts"] = self._restarts
-            told["workers/dropped"] = len(self._dropped)
-        if self._times.any():
+            columns = [self._staff.crew().columns[i] for i in self._dropped]
+            told["workers/dropped"] = sum(at.stop - at.start for at in columns)
+        if len(self._times) > 1 and self._times.any():
             slowest = int(self._times.argmax())
+            others = np.delete(self._times, slowest).mean()
             told["workers/slowest"] = slowest
-            told["workers/slowest_to_mean"] = float(self._times[slowest] / self._times.mean())
+            seconds = max(time.perf_counter() - self._line, 1e-9)
+            told["workers/slowest_share"] = float((self._times[slowest] - others) / seconds)
             self._times[:] = 0
+        self._line = time.perf_counter()
         return told
 
     def close(self) -> None:
