@@ -7,8 +7,6 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import reduction
-from multiprocessing.context import get_spawning_popen
 from typing import Any, final
 
 _forking = threading.local()
@@ -42,9 +40,13 @@ class Descriptor:
         number = self.fileno()
         if getattr(_forking, "now", False):
             return _again, (number,)
+        # Imported here: a run without processes needs none of it.
+        from multiprocessing.context import get_spawning_popen
+        from multiprocessing.reduction import DupFd
+
         if get_spawning_popen() is None:
             raise TypeError("a descriptor goes to another process only while that is started")
-        return _received, (reduction.DupFd(number),)
+        return _received, (DupFd(number),)
 
 
 def _again(number: int) -> Descriptor:

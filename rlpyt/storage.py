@@ -7,12 +7,11 @@ the functions that need it, not by this file: who writes rows needs none.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import mmap
 import os
 import sys
-import tempfile
+import zlib
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -75,7 +74,7 @@ class Memory:
 
     def _block(self, size: int, layout: str) -> mmap.mmap:
         """The next `size` bytes, which begin with a line that tells the layout of the rest."""
-        mark = hashlib.sha256(layout.encode()).digest()
+        mark = b"rlpyt" + zlib.crc32(layout.encode()).to_bytes(4, "little")
         file, begin = self._file.fileno(), self._end
         end = begin - (-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
         if self.created:
@@ -144,6 +143,8 @@ def _aligned(size: int) -> int:
 def _new_file() -> int:
     if sys.platform == "linux":
         return os.memfd_create("rlpyt")
+    import tempfile
+
     with tempfile.TemporaryFile() as file:  # its name is gone before anything is written
         return os.dup(file.fileno())
 

@@ -28,7 +28,7 @@ class Heart:
     def __init__(self, words: np.ndarray, clock: Callable[[], float] = time.monotonic) -> None:
         self._words = words.data  # a store takes a third of the time of NumPy's
         self._clock = clock
-        self._seen = 0
+        self._seen = [0, 0, 0]
         self._seen_at = clock()
 
     def beat(self, column: int, call: int) -> None:
@@ -41,20 +41,20 @@ class Heart:
     def rest(self) -> None:
         """Between calls: what is waited for now is somebody else."""
         self._words[1] = 0
-        self._words[2] += 1
 
     def age(self, since: float = -math.inf) -> float:
-        """Seconds since the last beat, or since the time `since`, when something was asked for.
+        """Seconds since it last changed, or since the time `since`, when something was asked for.
 
-        A beat is dated by who reads, at the first reading that finds it: look once a second.
+        A change is dated by who reads, at the first reading that finds it: look once a second.
         """
-        beats, now = self._words[2], self._clock()
-        if beats != self._seen:
-            self._seen, self._seen_at = beats, now
+        state, now = self._words[:3].tolist(), self._clock()
+        if state != self._seen:
+            self._seen, self._seen_at = state, now
         return now - max(self._seen_at, since, resumed_at)
 
     @property
     def beats(self) -> int:
+        """Calls that were begun."""
         return self._words[2]
 
     @property

@@ -24,7 +24,7 @@ METHODS = tuple(multiprocessing.get_all_start_methods())
 DEFAULT: StartMethod = "forkserver" if "forkserver" in METHODS else "spawn"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _server: Any = forkserver._forkserver
-SERVER_SECONDS = 120.0  # in which a fork server has loaded its modules and forked
+START_SECONDS = 120.0  # in which a fork server has loaded its modules and forked
 _starting = threading.Lock()
 
 
@@ -41,13 +41,11 @@ def start(
         first, rest = first.pack_for_fork(), rest.pack_for_fork()
     process: BaseProcess = context.Process(target=beginning.run, args=(first, rest), name=name)
     with _starting, _hidden_main(), _one_thread():
-        if method == "forkserver":
-            _start_by_server(process, preload)
-            return process
-        if method == "spawn":
-            resource_tracker.ensure_running()  # it unblocks signals: before they are held back
-        with _signals_held_back():
-            process.start()
+        if method == "fork":
+            with _signals_held_back():
+                process.start()
+        else:
+            _start_in_thread(process, preload if method == "forkserver" else None)
     return process
 
 
@@ -86,34 +84,35 @@ def server_lives() -> bool:
         return False
 
 
-def _start_by_server(process: BaseProcess, preload: Sequence[str]) -> None:
-    """Start in a thread: a server that is stopped would not be waited for with a limit."""
+def _start_in_thread(process: BaseProcess, preload: Sequence[str] | None) -> None:
+    """Start within a limit: a fork server, or a child that does not read, would have none."""
     outcome: list[BaseException | None] = []
 
     def start() -> None:
-        resource_tracker.ensure_running()  # it unblocks signals: before they are held back
         try:
+            resource_tracker.ensure_running()  # it unblocks signals: before they are held back
             with _signals_held_back():
-                _prepare_server(preload)
+                if preload is not None:
+                    _prepare_server(preload)
                 process.start()
+            outcome.append(None)
         except BaseException as error:
             outcome.append(error)
-        outcome.append(None)
 
     thread = threading.Thread(target=start, daemon=True, name=f"start {process.name}")
     thread.start()
     try:
-        thread.join(SERVER_SECONDS)
+        thread.join(START_SECONDS)
     except BaseException:  # Ctrl-C: what has been started must be known, to be ended
         thread.join(5.0)
         if process.pid is not None:
             process.kill()
         raise
-    if thread.is_alive():
-        pid = _server._forkserver_pid
+    if not outcome:
+        server = f"the fork server (pid {_server._forkserver_pid})" if preload else "it"
         raise WaitedTooLong(
-            f"{process.name} did not start in {SERVER_SECONDS:.0f} s: the fork server "
-            f"(pid {pid}) does not answer; is it stopped?"
+            f"{process.name} did not start in {START_SECONDS:g} s: {server} does not answer; "
+            "is it stopped?"
         )
     if outcome[0] is not None:
         raise outcome[0]

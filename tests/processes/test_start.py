@@ -210,7 +210,7 @@ def test_a_fork_server_that_is_killed_is_replaced():
 
 
 def test_a_fork_server_that_is_stopped_is_not_waited_for_without_end(monkeypatch):
-    monkeypatch.setattr(server, "SERVER_SECONDS", 0.5)
+    monkeypatch.setattr(server, "START_SECONDS", 0.5)
     with Processes() as processes:
         assert told(processes, look_for) == "found"
         pid = forkserver._forkserver._forkserver_pid

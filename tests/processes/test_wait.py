@@ -236,7 +236,11 @@ def test_a_heart_tells_what_was_begun_last_and_since_when():
     writer.beat(-1, MAKE)
     assert (str(reader), reader.column) == ("make, call 3", None)
     writer.rest()
-    assert (str(reader), reader.column, reader.beats) == ("", None, 4)
+    now[0] = 109
+    assert (str(reader), reader.column, reader.beats) == ("", None, 3)
+    assert reader.age() == 0 and reader.age() == 0
+    now[0] = 110
+    assert reader.age() == 1
     assert CALLS[STEP] == "step"
 
 
