@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rlpyt.arrays import NamedArrayTuple as NamedArrayTuple
     from rlpyt.arrays import namedarraytuple as namedarraytuple
     from rlpyt.cli.sweep import sweep as sweep
+    from rlpyt.cli.tune import tune as tune
     from rlpyt.errors import EnvironmentFault as EnvironmentFault
     from rlpyt.errors import UsageError as UsageError
     from rlpyt.run import Run as Run
@@ -57,6 +58,7 @@ _HOMES = {
     "resume": "training",
     "sweep": "cli.sweep",
     "train": "training",
+    "tune": "cli.tune",
 }
 __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 

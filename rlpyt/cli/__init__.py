@@ -17,6 +17,7 @@ _COMMANDS = {
     "enjoy": "evaluate",
     "resume": "resume",
     "sweep": "sweep",
+    "tune": "tune",
     "plot": "plot",
     "envs": "lists",
     "algos": "lists",

@@ -11,6 +11,7 @@ Deep reinforcement learning: from the command line to a resumable result.
   eval RUN              play episodes with a trained agent (also: enjoy)
   resume RUN            go on with a run that stopped, exactly
   sweep ALGO ...        many runs, queued on this machine's cores and GPUs
+  tune ALGO             search options for the best return
   plot PATH ...         learning curves of any number of runs
 
   envs [PATTERN]        environments that can be made here
@@ -70,3 +71,13 @@ same command goes on where it was: what has finished is left, what was cut is re
   rlpyt sweep retry FOLDER         go on with it, and try again what failed
 
 exit codes: 0 all finished, 1 some did not, 2 usage, 75 stopped by SIGTERM and saved, 130 Ctrl-C."""
+
+TUNE = """\
+Any option of rlpyt train may be given too, and then holds for all runs. The trials lie in the
+folder's study.jsonl; the same command goes on where it was. The winner is written as a preset.
+
+  rlpyt tune ppo --env CartPole-v1 --env-steps 50k --over learning-rate=log:1e-5..1e-2
+  rlpyt tune dqn --env CartPole-v1 --trials 50 --seeds 3 --over gamma=0.9..0.999 dueling=true,false
+  rlpyt train ppo --env CartPole-v1 --preset FOLDER/best.json
+
+exit codes: 0 there is a winner, 1 no trial was complete, 2 usage, 75 SIGTERM, 130 Ctrl-C."""

@@ -138,7 +138,6 @@ def sweep(
     runs: str | Path = "runs",
     dry_run: bool = False,
     mode: Mode = "auto",
-    queue: QueueOptions | None = None,
     **given: Any,
 ) -> Sweep:
     """Make a run of every algorithm on every environment with every setting and seed.
@@ -156,19 +155,17 @@ def sweep(
         runs: folder in which it is made.
         dry_run: run nothing; `commands` of what is returned are those that would be run.
         mode: "quiet" shows nothing, "plain" never redraws.
-        queue: how many at once, and on what.
         **given: options that all runs have, by flat name; those of `QueueOptions` as well.
     """
     from rlpyt.launch.jobs import Axis
     from rlpyt.launch.sweep import planned, run_sweep
 
-    of_queue = {flag.name for flag in flags_of(QueueOptions())}
-    changes = {key: given.pop(key) for key in list(given) if key in of_queue}
-    how = dataclasses.replace(queue or QueueOptions(), **changes)
+    seeded = "seed" in given
+    how, fixed = queue_and_fixed(given, QueueOptions())
     counts = () if seeds is None else (seeds,) if isinstance(seeds, int) else tuple(seeds)
     options = SweepOptions(
         (algos,) if isinstance(algos, str) else tuple(algos),
-        tuple(map(_reference, [env] if isinstance(env, str) or callable(env) else env)),
+        tuple(map(reference, [env] if isinstance(env, str) or callable(env) else env)),
         counts,
         name=name,
         runs=str(runs),
@@ -179,8 +176,7 @@ def sweep(
         several = isinstance(names, tuple)
         points = [tuple(map(text_of, x)) if several else (text_of(x),) for x in values]
         axes.append(Axis(names if several else (names,), tuple(points)))
-    fixed = [token for key, value in given.items() for token in _tokens(key, value)]
-    folder, jobs = expanded(options, axes, fixed, "seed" in given)
+    folder, jobs = expanded(options, axes, fixed, seeded)
     if dry_run:
         return planned(folder, jobs)
     return run_sweep(folder, jobs, how, mode=mode)
@@ -215,7 +211,7 @@ def expanded(
     if options.seeds == (0,):
         raise UsageError("--seeds=0 are no runs; for seed 0 alone give --seed 0")
     flags = run_flags(options)
-    jobs = expand(options.algos, options.env, seeds, axes, fixed, flags, _run)
+    jobs = expand(options.algos, options.env, seeds, axes, fixed, flags, run_of)
     name = options.name or sweep_name(jobs, options.algos, options.env)
     return Path(options.runs) / name, jobs
 
@@ -234,6 +230,11 @@ def typed(spelling: str, texts: Sequence[str]) -> list[str]:
     return [spelling, *texts]
 
 
+def negated(flag: Flag) -> list[str]:
+    """How a switch is turned off."""
+    return [f"--no-{spelling[2:]}" for spelling in flag.spellings] if flag.hint is bool else []
+
+
 def text_of(value: Any) -> str:
     """A value from Python as it is typed, those of an option that takes several apart."""
     if isinstance(value, Mapping):
@@ -245,17 +246,30 @@ def text_of(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _run(options: Sequence[str]) -> Run:
+def run_of(options: Sequence[str]) -> Run:
+    """The run that `rlpyt train` would make."""
     return train.parse(options)[0]
 
 
-def _tokens(name: str, value: Any) -> list[str]:
+def queue_and_fixed(
+    given: Mapping[str, Any], queue: QueueOptions
+) -> tuple[QueueOptions, list[str]]:
+    """Options from Python, parted into the queue's and, as they are typed, those of all runs."""
     from rlpyt.launch.jobs import tokens
 
-    return tokens(name, text_of(value), run_flags(SweepOptions()))
+    of_queue = {flag.name for flag in flags_of(QueueOptions())}
+    changes = {key: value for key, value in given.items() if key in of_queue}
+    flags = run_flags(SweepOptions())
+    fixed = [
+        token
+        for key, value in given.items()
+        if key not in of_queue
+        for token in tokens(key, text_of(value), flags)
+    ]
+    return dataclasses.replace(queue, **changes), fixed
 
 
-def _reference(env: str | Callable[..., Any]) -> str:
+def reference(env: str | Callable[..., Any]) -> str:
     """An environment as a command names it."""
     if isinstance(env, str):
         return env

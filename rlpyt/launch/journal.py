@@ -20,8 +20,8 @@ from rlpyt.launch.jobs import Job
 
 FILE, LOCK = "journal.jsonl", "queue.lock"
 FORMAT = 1
-State = Literal["queued", "running", "finished", "failed", "cut", "ended"]
-"""cut: stopped before its end, and to be gone on with; ended: stopped because that was wanted."""
+State = Literal["queued", "running", "finished", "failed", "cut", "pruned"]
+"""cut: stopped before its end, and to be gone on with; pruned: stopped because others do better."""
 
 
 @dataclass

@@ -32,6 +32,10 @@ SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
 class Source(Protocol):
     """Where jobs come from that are not known from the beginning, and who watches all of them."""
 
+    def begin(self, records: dict[str, Record], say: Callable[[str], None]) -> Sequence[Job]:
+        """Take up what an earlier queue left; returns the jobs that are to go on."""
+        ...
+
     def next(self) -> Job | None:
         """A job to start now; None where there is none now."""
         ...
@@ -51,6 +55,9 @@ class Source(Protocol):
 
 class NoMore:
     """The source of a queue whose jobs are all known."""
+
+    def begin(self, records: dict[str, Record], say: Callable[[str], None]) -> Sequence[Job]:
+        return []
 
     def next(self) -> Job | None:
         return None
@@ -73,7 +80,7 @@ class Attempt:
     output: Output
     steps_then: int  # env steps when it began
     begun: float = field(default_factory=time.monotonic)
-    ended: bool = False  # its source wanted it to end
+    pruned: bool = False  # its source wanted it to end
     kill_at: float | None = None
 
     @property
@@ -139,7 +146,7 @@ class Queue:
         try:
             with StopSignal() as stop:
                 self._recover()
-                self._add(jobs)
+                self._add([*jobs, *self._source.begin(self.records, self._screen.say)])
                 self._begun = time.monotonic()
                 while self._go_on(stop.name):
                     self._hear()
@@ -216,12 +223,14 @@ class Queue:
                 match need(self.folder / name):
                     case "nothing":
                         self._note(name, "finished", 0, 0.0)
+                        self._over(name)
                     case "wait":
                         self._todo.append(name)
                     case _:
                         return name
             except UsageError as error:
                 self._note(name, "failed", 2, 0.0, [str(error)])
+                self._over(name)
         while (job := self._source.next()) is not None:
             self._add([job])
             if job.name in self._todo:
@@ -271,7 +280,7 @@ class Queue:
     def _ended(self, name: str, code: int | None) -> None:
         attempt, record = self._running.pop(name), self.records[name]
         self.busy_seconds += attempt.seconds
-        state = self._judge(code, attempt.ended)
+        state = self._judge(code, attempt.pruned)
         stranger = state == "cut" and code is not None and not self._stop
         tail = attempt.output.tail(code) if state == "failed" else []
         self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
@@ -280,14 +289,19 @@ class Queue:
         elif state == "failed" and record.lacks(self._retries):
             self._todo.append(name)
         else:
-            self._source.ended(record.job, state, self._log(name).read())
+            self._over(name)
 
-    def _judge(self, code: int | None, ended: bool) -> State:
+    def _over(self, name: str) -> None:
+        """Tell the source that a job will not run again."""
+        record = self.records[name]
+        self._source.ended(record.job, record.state, self._log(name).read())
+
+    def _judge(self, code: int | None, pruned: bool) -> State:
         """What an exit code means."""
         if code == 0:
             return "finished"
-        if ended:
-            return "ended"
+        if pruned:
+            return "pruned"
         stopped = code is None or code in STOPPED or (bool(self._stop) and code == -signal.SIGKILL)
         return "cut" if stopped else "failed"
 
@@ -326,8 +340,8 @@ class Queue:
         self._looked = now
         for name, attempt in self._running.items():
             job, progress = self.records[name].job, self._log(name).read()
-            if not self._stop and not attempt.ended and self._source.seen(job, progress):
-                attempt.ended = True
+            if not self._stop and not attempt.pruned and self._source.seen(job, progress):
+                attempt.pruned = True
                 self._end(name, attempt, signal.SIGTERM)
         self._draw()
 

@@ -58,7 +58,7 @@ class Sweep:
     @property
     def failed(self) -> list[SweptRun]:
         """The runs that are not done."""
-        return [run for run in self.runs if run.state not in ("finished", "ended")]
+        return [run for run in self.runs if run.state not in ("finished", "pruned")]
 
     @property
     def code(self) -> int:
@@ -91,6 +91,7 @@ def run_sweep(
     source: Source | None = None,
     total: int | None = None,
     column: str = EVALUATION,
+    example: Job | None = None,
 ) -> Sweep:
     """Run jobs in a folder, and go on with what an earlier queue left there.
 
@@ -104,6 +105,7 @@ def run_sweep(
         source: brings more jobs, and watches all of them.
         total: how many runs there will be; None: as many as there are jobs.
         column: of progress.csv, which the source watches.
+        example: what the source's jobs are like.
     """
     _make(folder)
     with ExitStack() as stack:
@@ -121,7 +123,8 @@ def run_sweep(
             _forgive(records, book)
         known = [records.get(job.name, Record(job)) for job in jobs]
         lacking = [job for job, r in zip(jobs, known, strict=True) if r.lacks(options.retries)]
-        if not lacking and source is None:
+        lacking += [example] if example else []
+        if not lacking:
             return _ended(Sweep(folder, "finished", _all_swept(records, folder)), screen)
         machine = read_machine()
         either = [plan(machine, options, takes_gpu=x) for x in (False, bool(machine.gpus))]
@@ -129,11 +132,11 @@ def run_sweep(
         largest = max(either, key=lambda slots: min(len(slot.cpus) for slot in slots))
         for threads in asked:
             check_threads(threads, largest)
-        threads = min(len(slot.cpus) for slots in either for slot in slots)
+        fewest = min(len(slot.cpus) for slots in either for slot in slots)
         cwd = cwd or Path.cwd()
 
         def open_children() -> Children:
-            children = Children(options.python, cwd, threads, options.preload)
+            children = Children(options.python, cwd, fewest, options.preload)
             stack.callback(children.close)
             children.ready()
             return children
@@ -162,7 +165,7 @@ def look_at(folder: Path) -> tuple[Sweep, list[str]]:
     logs = {name: Log(folder / name).read() for name in records}
     rows = [Row(record, logs[name]) for name, record in records.items()]
     status = "running" if holder else "stopped"
-    if all(record.state in ("finished", "ended") for record in records.values()):
+    if all(record.state in ("finished", "pruned") for record in records.values()):
         status = "finished"
     head = f"{folder} · {summary(rows)}"
     head += f" · its queue is process {holder}" if holder else ""

@@ -22,9 +22,9 @@ STYLES = {
     "cut": "yellow",
     "running": "cyan",
     "queued": "dim",
-    "ended": "dim",
+    "pruned": "dim",
 }
-_ORDER = ("running", "failed", "cut", "finished", "ended", "queued")
+_ORDER = ("running", "failed", "cut", "finished", "pruned", "queued")
 
 
 @dataclass
@@ -73,9 +73,9 @@ class Screen:
             last = f": {record.tail[-1]}" if record.tail else ""
             self.say(f"failed   {record.job.name} (exit code {record.code}){last}")
             return
-        done = counts["finished"] + counts["ended"]
+        done = counts["finished"] + counts["pruned"]
         total = self._total or sum(counts.values())
-        if self.live or record.state not in ("finished", "ended"):
+        if self.live or record.state not in ("finished", "pruned"):
             return
         if total <= EVERY_END:
             result = _return(row.progress)
@@ -140,7 +140,7 @@ def summary(rows: Sequence[Row], elapsed: float | None = None, left: float | Non
 
 
 def _counted(counts: Counter[str], total: int) -> str:
-    done = counts["finished"] + counts["ended"]
+    done = counts["finished"] + counts["pruned"]
     others = [f"{counts[s]} {s}" for s in ("running", "failed", "cut") if counts[s]]
     return " · ".join([f"{done}/{total} finished", *others])
 

@@ -6,10 +6,11 @@ A preset is a function from an environment to a `Run`. Neither torch nor numpy i
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.presets import a2c, appo, d4pg, ddpg, dqn, impala, ppo, r2d1, sac, td3
+from rlpyt.presets import a2c, appo, d4pg, ddpg, dqn, files, impala, ppo, r2d1, sac, td3
 from rlpyt.presets.families import family
 from rlpyt.run import ALGORITHMS, Run
 from rlpyt.suggest import did_you_mean
@@ -63,7 +64,8 @@ def choose(algo: str, env: Any, name: str | None = None) -> Run:
     Args:
         algo: one of `run.ALGORITHMS`.
         env: an id or a factory; its family decides where `name` does not.
-        name: such as atari or ppo/atari; "none" is the options' own defaults.
+        name: such as atari or ppo/atari; a file that `files.write` wrote; "none" is the options'
+            own defaults.
     """
     if algo not in ALGORITHMS:
         raise UsageError(
@@ -74,6 +76,8 @@ def choose(algo: str, env: Any, name: str | None = None) -> Run:
         from rlpyt.envs.options import EnvOptions
 
         return Run(env=EnvOptions(env), algo=ALGORITHMS[algo]())
+    if name is not None and files.is_file(name):
+        return files.read(Path(name), algo, env, choose)
     wanted = _by_family(algo, env) if name is None else name
     full = wanted if "/" in wanted else f"{algo}/{wanted}"
     if full in PRESETS and not full.startswith(f"{algo}/"):
