@@ -23,6 +23,7 @@ from rlpyt.algos.options import QLearningOptions, QValueOptions, R2D1Options
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.distributions import for_action
 from rlpyt.envs.make import probe
+from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, example, leaves
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
@@ -46,6 +47,7 @@ from rlpyt.storage import Memory
 from rlpyt.vector.choose import environments
 from rlpyt.vector.making import Making, registered_here
 from rlpyt.vector.staff import PRELOADED, Hired
+from rlpyt.vector.watchdog import Watchdog
 from rlpyt.vector.workers import WorkerEnvironments
 
 TRAINING = (noise.TRAINING_RESETS, noise.ACTION_NOISE)
@@ -65,10 +67,12 @@ class Home:
     Attributes:
         folder: of the run, once there is one: stacks are written there.
         tell: shows a line to the user.
+        watchdog: of environments that this process steps; None: nobody watches them.
     """
 
     folder: Path | None = None
     tell: Callable[[str], object] = warnings.warn
+    watchdog: Watchdog | None = None
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,8 @@ class Opened:
         groups = resolved.groups if seeds.role == noise.TRAINING_RESETS else 1
         count, training = window.num_envs, seeds.role == noise.TRAINING_RESETS
         if window.memory is None:
-            how = resolved.vectorization
-            return environments(env, self.spec, count, seeds, how, groups)
+            how, watchdog = resolved.vectorization, self.home.watchdog
+            return environments(env, self.spec, count, seeds, how, groups, watchdog)
         limits = self.run.sampler
         if not training:  # it fails as a whole, and is made anew
             limits = replace(limits, on_worker_failure="raise")
@@ -152,7 +156,11 @@ class Opened:
 
 
 def open_agent(
-    run: Run, resolved: Resolved | None = None, *, model: ModelFactory | None = None
+    run: Run,
+    resolved: Resolved | None = None,
+    *,
+    model: ModelFactory | None = None,
+    home: Home | None = None,
 ) -> Opened:
     """The agent of a run as it begins, on its device, and the choices that the run left open.
 
@@ -160,16 +168,25 @@ def open_agent(
         run: the options.
         resolved: the choices of a run that is resumed; None makes them.
         model: makes the network for a specification, in place of the algorithm's own.
+        home: of the run; None makes one.
     """
     seed = resolved.seed if resolved else draw_seed(run)
     spec = probe(run.env)
     agent = make_agent(run, spec, seed, model)
     parameters = sum(parameter.numel() for parameter in agent.model.parameters())
-    images = any(is_image(x, leading=0) for x in tree_leaves(example(spec.observation)))
-    resolved = resolved or resolve(run, seed, parameters, images)
+    resolved = resolved or resolve(run, seed, parameters, _has_images(spec))
     apply(resolved)
     agent.to_device(torch.device(resolved.device))
-    return Opened(run, spec, agent, resolved)
+    return Opened(run, spec, agent, resolved, home or Home())
+
+
+def observes_images(options: EnvOptions) -> bool:
+    """Whether an environment observes any image."""
+    return _has_images(probe(options))
+
+
+def _has_images(spec: EnvSpec) -> bool:
+    return any(is_image(x, leading=0) for x in tree_leaves(example(spec.observation)))
 
 
 def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = None) -> Agent:

@@ -80,6 +80,7 @@ def build(
     resolved: Resolved | None = None,
     *,
     model: ModelFactory | None = None,
+    home: Home | None = None,
 ) -> Parts:
     """Make every part of a run.
 
@@ -87,8 +88,9 @@ def build(
         run: the options.
         resolved: the choices of a run that is resumed; None makes them.
         model: makes the network for a specification, in place of the algorithm's own.
+        home: of the run; None makes one.
     """
-    opened = open_agent(run, resolved, model=model)
+    opened = open_agent(run, resolved, model=model, home=home)
     spec, agent, resolved = opened.spec, opened.agent, opened.resolved
     memory = Memory() if resolved.sampler != "serial" or run.sampler.asynchronous else None
     replay, window, source = make_storage(run, spec, agent, resolved, memory)

@@ -6,6 +6,7 @@ from rlpyt.algos.options import ClippedOptions, ReplayOptions
 from rlpyt.build import Parts
 from rlpyt.folder import RunFolder
 from rlpyt.replays.segments import Segments
+from rlpyt.resolve import Resolved
 from rlpyt.run import Run
 
 LARGE = 1e9  # bytes of a replay whose saving is told of
@@ -23,6 +24,7 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
     if isinstance(algo, ClippedOptions):
         shape += f", {algo.update_epochs} × {algo.minibatches(run.env.num_envs)} minibatches"
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
+    where += f", {_sampler(run, resolved)}" if _sampler(run, resolved) else ""
     where += ", compiled (its first update takes 10 to 30 s)" if resolved.compile else ""
     what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
     lines = [
@@ -30,6 +32,23 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
     return [*lines, *_windows(run), *_learning(run)]
+
+
+def _sampler(run: Run, resolved: Resolved) -> str:
+    """Which processes step and answer; "" where it is this one alone."""
+    if resolved.sampler == "serial":
+        what = "alternating groups" if resolved.groups == 2 else f"{resolved.groups} groups"
+        parts = [what] if resolved.groups > 1 else []
+    else:
+        one = "worker" if resolved.sampler == "workers" else "replica"
+        parts = [f"{resolved.workers} {one}{'s' if resolved.workers > 1 else ''}"]
+        parts += [f"{resolved.groups} groups"] if resolved.groups > 1 else []
+    parts += ["asynchronous"] if run.sampler.asynchronous else []
+    parts += ["strict"] if run.sampler.strict else []
+    reasons = [
+        why for name in ("sampler", "workers", "groups") if (why := resolved.reasons.get(name))
+    ]
+    return " × ".join(parts) + (f" ({'; '.join(reasons)})" if parts and reasons else "")
 
 
 def saving(segments: Segments | None, run: Run) -> list[str]:

@@ -99,13 +99,16 @@ def with_sampler(resolved: Resolved, run: Run, images: bool) -> Resolved:
         run: with the options of the new sampler.
         images: whether its environments observe any.
     """
-    env = replace(run.env, vectorization=resolved.vectorization)
+    env = run.env
+    if run.sampler.sampler in ("auto", "serial"):
+        env = replace(env, vectorization=resolved.vectorization)
     agent = _kind(run, images, resolved.device)
     chosen = choose(run.sampler, env, images, allowed_cores(), agent)
     names = ("sampler", "workers", "groups")
     kept = {name: why for name, why in resolved.reasons.items() if name not in names}
     return replace(
         resolved,
+        vectorization=chosen.vectorization,
         sampler=chosen.sampler,
         workers=chosen.workers,
         groups=chosen.groups,

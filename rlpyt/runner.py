@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from rlpyt import checkpoint, noise
 from rlpyt.build import Parts, load_weights
+from rlpyt.errors import StopAsked, WorkerError
 from rlpyt.evaluation import Evaluation, Stopped, game_over
 from rlpyt.generators import generators, restore_generators, seed_generators
 from rlpyt.logging.console import Console
@@ -79,6 +80,7 @@ class Runner:
         self._begun_at = 0  # env steps when this process took over
         self._started = False
         self.segments = segments
+        self.saved = True
 
     @property
     def steps_here(self) -> int:
@@ -89,8 +91,19 @@ class Runner:
         """Go on until the run's length is reached, a hook or a signal ends it.
 
         Returns:
-            "finished", or "interrupted" or "terminated" by a signal; a checkpoint is saved.
+            "finished", or "interrupted" or "terminated" by a signal; a checkpoint is saved, unless
+            an environment did not answer (`saved` says so).
         """
+        try:
+            return self._train()
+        except StopAsked as error:
+            if not self.stop.name:
+                raise
+            self.saved = False
+            self.console.message(f"{error}; what came after the newest checkpoint is lost")
+            return self.stop.name
+
+    def _train(self) -> str:
         loop, episodes, sampler = self.run.loop, self.episodes, self.parts.sampler
         if not self._started:
             seed_generators(noise.seed(self.parts.resolved.seed, noise.GLOBAL_GENERATORS))
@@ -259,7 +272,8 @@ class Runner:
         except FloatingPointError:
             raise  # it is the weights that are not finite
         except Exception as error:
-            self.console.message(f"evaluation failed, training goes on: {error!r}")
+            what = error.message if isinstance(error, WorkerError) else repr(error)
+            self.console.message(f"evaluation failed, training goes on: {what}")
             self.recorder.record("eval/failed", 1.0)
             self.recorder.write(self.episodes.env_steps)
             evaluator.close()  # its environments are made anew

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from rlpyt import checkpoint
+from rlpyt.acting import Home, observes_images
 from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
@@ -18,11 +20,13 @@ from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
 from rlpyt.logging.recorder import Recorder
 from rlpyt.logging.tensorboard import open_sinks
+from rlpyt.processes.stacks import answering
 from rlpyt.replays.segments import Segments
-from rlpyt.resolve import Resolved
+from rlpyt.resolve import Resolved, with_sampler
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
 from rlpyt.stopping import StopSignal
+from rlpyt.vector.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Outcome:
     folder: Path
     status: str  # "finished", "interrupted" (Ctrl-C), "terminated" (SIGTERM)
     runner: Runner
+    saved: bool = True  # False: an environment did not answer, and what it was at is lost
 
     def summary(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -61,6 +66,7 @@ def train(
     hooks: Hooks | None = None,
     mode: Mode = "auto",
     stream: TextIO | None = None,
+    guarded: bool = False,
 ) -> Outcome:
     """Train from the beginning, in a folder of its own.
 
@@ -70,8 +76,9 @@ def train(
         hooks: the user's callables.
         mode: "quiet" shows nothing, "plain" never redraws.
         stream: where progress is shown; standard output by default.
+        guarded: end this process where an environment that it steps does not return in time.
     """
-    parts = build(run, model=model)
+    parts = build(run, model=model, home=_home(run, guarded))
     try:
         if run.loop.init_from:
             _start_from(parts, Path(run.loop.init_from))
@@ -95,6 +102,8 @@ def resume(
     hooks: Hooks | None = None,
     mode: Mode = "auto",
     stream: TextIO | None = None,
+    sampler: Mapping[str, Any] | None = None,
+    guarded: bool = False,
 ) -> Outcome:
     """Go on with a run from its newest whole checkpoint, as if it had not stopped.
 
@@ -105,6 +114,9 @@ def resume(
         drop_replay: fill a new replay instead of reading the saved one, which may be damaged.
         env: what makes the environment, where the run began with a callable: `run.json` holds its
             name alone.
+        sampler: options of the sampler in place of its own: who steps changes no numbers, to the
+            last bit where `strict` or with one group.
+        guarded: end this process where an environment that it steps does not return in time.
     """
     folder = RunFolder(path)
     record = folder.read()
@@ -125,7 +137,11 @@ def resume(
             log_interval=run.loop.log_every,
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
-    parts = build(run, Resolved(**record["resolved"]), model=model)
+    resolved = Resolved(**record["resolved"])
+    if sampler:
+        run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
+        resolved = with_sampler(resolved, run, observes_images(run.env))
+    parts = build(run, resolved, model=model, home=_home(run, guarded))
     if drop_replay and parts.replay is None:
         parts.close()
         raise UsageError(f"{run.algo_name} has no replay to drop; resume without --drop-replay")
@@ -142,9 +158,13 @@ def resume(
             elif run.loop.init_from:
                 _start_from(parts, Path(run.loop.init_from))
             resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
-            changed = {"options": {**record["options"], "loop": dataclasses.asdict(run.loop)}}
+            own = {name: dataclasses.asdict(getattr(run, name)) for name in ("loop", "sampler")}
             folder.update(
-                status="running", resumed=resumed, schedule_steps=run.schedule_steps_from, **changed
+                status="running",
+                resumed=resumed,
+                schedule_steps=run.schedule_steps_from,
+                options={**record["options"], **own},
+                resolved=resolved.as_dict(),
             )
             return _go(run, parts, folder, saved, hooks, mode, stream, segments)
     finally:
@@ -188,6 +208,9 @@ def _go(
     parts.home.folder = folder.path
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignal())
+        stack.enter_context(answering(folder.path / "stacks"))
+        if parts.home.watchdog:
+            stack.enter_context(parts.home.watchdog(folder.path))
         console = stack.enter_context(
             Console(
                 run.loop.env_steps,
@@ -215,14 +238,23 @@ def _go(
                 error=f"{type(error).__name__}: {error}",
             )
             raise
-        folder.update(status=status, env_steps=runner.episodes.env_steps)
-        console.close(_farewell(status, folder))
-    return Outcome(folder.path, status, runner)
+        steps = runner.episodes.env_steps
+        if not runner.saved:
+            steps = checkpoint.steps(folder.path / "checkpoints")
+        folder.update(status=status, env_steps=steps)
+        console.close(_farewell(status, folder, runner.saved, steps))
+    return Outcome(folder.path, status, runner, runner.saved)
 
 
-def _farewell(status: str, folder: RunFolder) -> list[str]:
+def _home(run: Run, guarded: bool) -> Home:
+    seconds = run.sampler.env_step_timeout
+    return Home(watchdog=Watchdog(seconds) if guarded and seconds else None)
+
+
+def _farewell(status: str, folder: RunFolder, saved: bool, env_steps: int) -> list[str]:
     if status != "finished":
-        return [f"{status}, saved; go on with: rlpyt resume {folder.path}"]
+        what = "saved" if saved else f"not saved since {env_steps:,} env steps"
+        return [f"{status}, {what}; go on with: rlpyt resume {folder.path}"]
     return [f"saved    {folder.path}: checkpoints/  run.json  progress.csv"]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlpyt.training import Outcome
 
 EXIT_CODES = {"finished": 0, "interrupted": 130, "terminated": 75}
+UNSAVED = {"interrupted": 130, "terminated": 143}
 
 PrintObject = Callable[[dict[str, Any]], None]
 
@@ -71,4 +72,4 @@ def report(
         evaluated = "" if value is None else f", eval_return {value:.2f}"
         print(f"{summary['status']}: {outcome.folder}{evaluated}")
     print_object(summary)
-    return EXIT_CODES[outcome.status]
+    return (EXIT_CODES if outcome.saved else UNSAVED)[outcome.status]

@@ -14,6 +14,7 @@ from rlpyt.cli.output import one_object, profiled, report
 from rlpyt.cli.parsing import parse_or_help
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder, versions
+from rlpyt.samplers.options import Kind
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class ResumeOptions:
 
     drop_replay: bool = False
     """Fill a new replay instead of reading the saved one, which may be damaged."""
+
+    sampler: Annotated[Kind | None, arg(metavar="serial|workers|replicated")] = None
+    """Go on with another sampler: numbers stay the same, to the last bit where the run is strict
+    or has one group."""
+
+    workers: Annotated[int | None, arg(metavar="INT")] = None
+    """Go on with another number of processes."""
+
+    groups: Annotated[int | None, arg(metavar="INT")] = None
+    """Go on with another number of groups that take turns."""
 
     force: bool = False
     """Go on under other versions of packages, though numbers may then differ."""
@@ -63,8 +74,16 @@ def main(argv: Sequence[str]) -> int:
                 reschedule=options.reschedule,
                 drop_replay=options.drop_replay,
                 mode="quiet" if options.quiet else "auto",
+                sampler=_sampler(options),
+                guarded=True,
             )
         return report(outcome, print_object, quiet=options.quiet, profiler=profiler)
+
+
+def _sampler(options: ResumeOptions) -> dict[str, Any]:
+    """What of the sampler is to be another: with its kind, processes and groups are chosen anew."""
+    given = {name: getattr(options, name) for name in ("sampler", "workers", "groups")}
+    return given if options.sampler else {k: x for k, x in given.items() if x is not None}
 
 
 def _check(record: dict[str, Any], options: ResumeOptions) -> None:

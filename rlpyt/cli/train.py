@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
         from rlpyt.training import train
 
         with profiled(start.profile) as profiler:
-            outcome = train(run, mode="quiet" if start.quiet else "auto")
+            outcome = train(run, mode="quiet" if start.quiet else "auto", guarded=True)
         return report(outcome, print_object, quiet=start.quiet, profiler=profiler)
 
 

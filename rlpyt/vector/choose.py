@@ -17,6 +17,7 @@ from rlpyt.vector.grouped import Grouped
 from rlpyt.vector.in_process import InProcess
 from rlpyt.vector.native import NativeEnvironments
 from rlpyt.vector.pools import make_pool
+from rlpyt.vector.watchdog import Watchdog
 
 Vectorization = Literal["in-process", "native"]
 
@@ -39,14 +40,20 @@ def environments(
     seeds: ResetSeeds,
     how: Vectorization,
     groups: int = 1,
+    watchdog: Watchdog | None = None,
 ) -> Any:
     """B environments in this process; evaluation's are always stepped one by one.
 
     Args:
         groups: of native environments, that take turns.
+        watchdog: of those that are stepped one by one.
     """
     if how != "native" or seeds.role != TRAINING_RESETS:
-        return in_process(options, spec, seeds, range(num_envs), num_envs)
+        heart = watchdog.heart if watchdog else None
+        envs = in_process(options, spec, seeds, range(num_envs), num_envs, heart=heart)
+        if watchdog:
+            watchdog.watch(envs)
+        return envs
     if groups == 1:
         return NativeEnvironments(make_pool(options, num_envs), spec, seeds)
     parts = []

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -26,6 +25,8 @@ from rlpyt.processes.heart import CLOSE, RESET, RESTORE, SNAPSHOT, STEP, Heart
 from rlpyt.rows import Row
 from rlpyt.vector import snapshots
 from rlpyt.vector.action_log import ActionLog
+from rlpyt.vector.values import flag, number
+from rlpyt.vector.values import numbers as numbers
 
 Step = Callable[[Any], tuple[Any, ...]]
 Ended = Sequence[tuple[int, dict[str, float]]]  # column of a row, numbers of its episode's info
@@ -40,7 +41,7 @@ class InProcess:
         seeds: gives the seed of reset k of a column.
         columns: numbers of these columns among those of the run; None: they are all.
         total: how many columns the run has.
-        heart: beats before each call of an environment, where another process watches.
+        heart: beats before each call of an environment, where somebody watches.
         resets: [B] int64, where it counts the resets of each column; None: in memory of its own.
     """
 
@@ -64,8 +65,8 @@ class InProcess:
         space = envs[0].observation_space
         self._write = observation_writer(space, spec.observation)
         self._read = action_reader(envs[0].action_space, spec.action)
-        self._steps: list[Step] = [env.step for env in envs]
         self._heart = heart
+        self.beat_by_row()
         if heart is not None:
             self._steps = [
                 _beating(step, heart, number)
@@ -80,6 +81,14 @@ class InProcess:
         self._cut: list[int] = []  # columns whose next row begins after a lost episode
         self._extras = spec.mask is not None or bool(spec.env_info)
 
+    def beat_by_row(self) -> None:
+        """Let steps have one heartbeat a row: of cheap environments those of each cost 1 %."""
+        self._steps: list[Step] = [env.step for env in self._envs]
+
+    def column(self, b: int) -> int:
+        """The number of column b among those of the run."""
+        return self._numbers[b]
+
     def reset(self, row: Row) -> None:
         """Write the first observation of every column into `row`, reset 0 of each."""
         for b in range(self.num_envs):
@@ -91,6 +100,7 @@ class InProcess:
         self._log, self._cut = ActionLog(self.num_envs), []
         for b in range(self.num_envs):
             self._reset(row, b)
+        self._rest()
         row.reward[:] = 0
         row.first[:] = True
         row.terminated[:] = row.truncated[:] = row.cut[:] = False
@@ -105,6 +115,9 @@ class InProcess:
         if self._cut:
             next_row.cut[self._cut] = True
             self._cut = []
+        heart = self._heart
+        if heart is not None:
+            heart.beat(-1, STEP)
         actions = self._read(row.action)
         self._log.append(row.action)
         observation, write, rewards = next_row.observation, self._write, self._rewards
@@ -120,17 +133,19 @@ class InProcess:
                 try:
                     rewards[b] = reward  # type: ignore[call-overload]  # what else raises
                 except TypeError:
-                    rewards[b] = _number(reward)
+                    rewards[b] = number(reward)
                 if self._extras:
                     self._record(next_row, b, value, info)
                 if terminated is not False or truncated is not False:
-                    next_row.terminated[b] = terminated = _flag(terminated)
-                    next_row.truncated[b] = truncated = _flag(truncated)
+                    next_row.terminated[b] = terminated = flag(terminated)
+                    next_row.truncated[b] = truncated = flag(truncated)
                     if info and (terminated or truncated):
                         self._ended.append((b, numbers(info)))
             except Exception as error:
                 self._name(error, b, f"step({action!r})")
                 raise
+        if heart is not None:
+            heart.rest()
         next_row.reward[...] = self._rewards_read
 
     def recv(self, row: Row, group: int = 0) -> Ended:
@@ -163,34 +178,17 @@ class InProcess:
 
     def snapshot(self) -> dict[str, Any]:
         """What is needed to go on exactly: an environment's own snapshot, or seed and actions."""
-        return {
-            "resets": self.resets,
-            "log": self._log.snapshot(),
-            "own": dict(self._own_snapshots()),
-        }
-
-    def _own_snapshots(self) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        own = {}
         for b, env in enumerate(self._envs):
             if snapshots.offers(env) and b not in self._cut:
                 self._beat(b, SNAPSHOT)
-                yield str(self._numbers[b]), snapshots.snapshot(env)
+                own[str(self._numbers[b])] = snapshots.snapshot(env)
+        self._rest()
+        state = {"resets": self.resets, "log": self._log.snapshot(), "own": own}
+        return state | ({"cut": np.array(self._cut)} if self._cut else {})
 
-    @staticmethod
-    def merged(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The snapshot of all columns, of those of some each, in their order."""
-        return {
-            "resets": np.concatenate([state["resets"] for state in states]),
-            "log": ActionLog.merged([state["log"] for state in states]),
-            "own": {name: x for state in states for name, x in state["own"].items()},
-        }
-
-    @staticmethod
-    def part_of(state: dict[str, Any], columns: slice) -> dict[str, Any]:
-        """Of the snapshot of all columns that of some."""
-        log = ActionLog.part_of(state["log"], columns)
-        names = {str(b) for b in range(columns.start, columns.stop)}
-        own = {name: x for name, x in state["own"].items() if name in names}
-        return {"resets": np.asarray(state["resets"])[columns], "log": log, "own": own}
+    merged = staticmethod(snapshots.merged)
+    part_of = staticmethod(snapshots.part_of)
 
     def restore(self, state: dict[str, Any], row: Row) -> list[int]:
         """Bring every environment to where `row` arrived.
@@ -205,12 +203,16 @@ class InProcess:
         Returns:
             The columns that were cut.
         """
+        if "log" not in state:
+            state = self.part_of(state, slice(0, self.num_envs))
         for b, count in enumerate(np.asarray(state["resets"]).tolist()):
             self._resets[b] = count
         self._log = ActionLog.restored(state["log"], row.action)
         check = tree_map(np.copy, row)
-        self._cut = []
+        self._cut = [int(b) for b in state.get("cut", ())]  # once more: nothing came between
         for b, env in enumerate(self._envs):
+            if b in self._cut:
+                continue
             self._beat(b, RESTORE)
             own = state["own"].get(str(self._numbers[b]))
             if own is not None:
@@ -219,6 +221,7 @@ class InProcess:
             elif not self._brought_back(b, row, check) and not row.last[b]:
                 row.truncated[b] = True
                 self._cut.append(b)
+        self._rest()
         return list(self._cut)
 
     def metrics(self) -> dict[str, float]:
@@ -239,6 +242,7 @@ class InProcess:
                     stacklevel=2,
                 )
         self._envs = []
+        self._rest()
 
     def _reset(self, row: Row, b: int) -> None:
         count = self._resets[b]
@@ -305,6 +309,10 @@ class InProcess:
         if self._heart is not None:
             self._heart.beat(self._numbers[b], call)
 
+    def _rest(self) -> None:
+        if self._heart is not None:
+            self._heart.rest()
+
     def _seed(self, b: int, k: int) -> int:
         """Of reset k of column b."""
         return self._seeds(self._numbers[b], k)
@@ -319,33 +327,6 @@ def _beating(step: Step, heart: Heart, number: int) -> Step:
         return step(action)
 
     return beaten
-
-
-def numbers(info: dict[str, Any]) -> dict[str, float]:
-    """The numeric scalars of an info; text, arrays and None are left out."""
-    found = {}
-    for name, value in info.items():
-        if isinstance(value, int | float | np.integer | np.floating | np.bool_):
-            with suppress(OverflowError):  # Python's integers have no bounds
-                found[str(name)] = float(value)
-    return found
-
-
-def _flag(value: Any) -> bool:
-    return bool(value) if type(value) in (bool, np.bool_) else _number(value) != 0
-
-
-def _number(value: Any) -> float:
-    """A reward or flag, which may also be an array of one element."""
-    number = np.asarray(value)
-    if number.dtype == object and number.size == 1:
-        number = np.asarray(number.item())
-    if number.size != 1 or number.dtype.kind not in "biuf":
-        raise EnvironmentFault(
-            f"returned {value!r} as a reward or flag; step() must return (observation, reward: "
-            "float, terminated: bool, truncated: bool, info)"
-        )
-    return number.item()
 
 
 def _same(row: Row, check: Row, b: int) -> bool:

@@ -104,7 +104,8 @@ class NativeEnvironments:
         Returns:
             The columns that were cut.
         """
-        self._starts = int(state["starts"])
+        # Of environments that were stepped one by one: that often one of them was reset.
+        self._starts = int(state["starts"] if "starts" in state else np.max(state["resets"]))
         self._cut = cut = ~row.last
         row.truncated[cut] = True
         return np.flatnonzero(cut).tolist()

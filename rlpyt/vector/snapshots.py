@@ -1,4 +1,6 @@
-"""An environment's own snapshot, where it offers one: `snapshot()` and `restore(state)`.
+"""An environment's own snapshot, where it offers one; and the snapshots of many, put together.
+
+`snapshot()` and `restore(state)` of an environment save and restore it.
 
 Time limits around it count steps, which are saved beside it; any other wrapper may have a state
 that no snapshot holds, so that such an environment is brought back by its actions instead.
@@ -6,10 +8,14 @@ that no snapshot holds, so that such an environment is brought back by its actio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+
+from rlpyt.vector.action_log import ActionLog
+from rlpyt.vector.lost import lost
 
 _TRANSPARENT = (
     gymnasium.wrappers.TimeLimit,  # its count is saved
@@ -54,3 +60,28 @@ def _limits(env: gymnasium.Env[Any, Any]) -> list[gymnasium.wrappers.TimeLimit[A
 
 def _elapsed(env: gymnasium.Env[Any, Any]) -> list[int]:
     return [limit._elapsed_steps or 0 for limit in _limits(env)]
+
+
+def merged(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The snapshot of all columns, of those of some each, in their order."""
+    begins = np.cumsum([0, *(len(state["resets"]) for state in states)])
+    pairs = zip(begins, states, strict=False)
+    cut = [begin + state["cut"] for begin, state in pairs if "cut" in state]
+    merged = {
+        "resets": np.concatenate([state["resets"] for state in states]),
+        "log": ActionLog.merged([state["log"] for state in states]),
+        "own": {name: x for state in states for name, x in state["own"].items()},
+    }
+    return merged | ({"cut": np.concatenate(cut)} if cut else {})
+
+
+def part_of(state: dict[str, Any], columns: slice) -> dict[str, Any]:
+    """Of the snapshot of all columns that of some; also of one that a pool has made."""
+    if "log" not in state:
+        return lost(np.full(columns.stop - columns.start, int(state["starts"])))
+    log = ActionLog.part_of(state["log"], columns)
+    names = {str(b) for b in range(columns.start, columns.stop)}
+    own = {name: x for name, x in state["own"].items() if name in names}
+    part = {"resets": np.asarray(state["resets"])[columns], "log": log, "own": own}
+    cut = [b - columns.start for b in state.get("cut", ()) if columns.start <= b < columns.stop]
+    return part | ({"cut": np.array(cut)} if cut else {})
