@@ -14,6 +14,7 @@ from rlpyt.run import ALGORITHMS
 
 COMMANDS = [[], ["train"], *(["train", algo] for algo in ALGORITHMS), ["eval"], ["enjoy"]]
 COMMANDS += [["resume"], ["plot"], ["envs"], ["algos"], ["presets"], ["check-env"]]
+COMMANDS += [["sweep"], ["sweep", "status"], ["sweep", "retry"], ["tune"]]
 COMMANDS += [["bench", "sampler"]]
 IN_AN_ENVIRONMENT = [["train", algo, "--env", "CartPole-v1"] for algo in ALGORITHMS]
 
