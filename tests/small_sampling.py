@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import hashlib
 import os
 import signal
 import time
 from collections.abc import Sequence
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +38,33 @@ def run_of(kind: str, folder: Path, *, sampler: SamplerOptions | None = None, **
 
 def trained(kind: str, folder: Path, *, hooks: Hooks | None = None, **options: Any) -> str:
     """Train, and return the fingerprint of what the samplers share."""
-    loop = {name: options.pop(name) for name in ("env_steps", "name") if name in options}
-    run = run_of(kind, folder, sampler=SamplerOptions(**options), **loop)
-    outcome = training.train(run, mode="quiet", hooks=hooks)
-    return fingerprint(outcome.folder)
+    return fingerprint(outcome_of(kind, folder, hooks=hooks, **options).folder)
+
+
+def outcome_of(
+    kind: str,
+    folder: Path,
+    *,
+    hooks: Hooks | None = None,
+    loop: dict[str, Any] | None = None,
+    env: dict[str, Any] | None = None,
+    algo: dict[str, Any] | None = None,
+    **sampler: Any,
+) -> training.Outcome:
+    """Train with other options, by the part of a run that they are of."""
+    run = run_of(kind, folder, sampler=SamplerOptions(**sampler), **loop or {})
+    run = dataclasses.replace(
+        run,
+        env=dataclasses.replace(run.env, **env or {}),
+        algo=dataclasses.replace(run.algo, **algo or {}),
+    )
+    return training.train(run, mode="quiet", hooks=hooks)
+
+
+def column(folder: Path, name: str) -> list[float]:
+    """A metric of all lines of a run's log that have it."""
+    lines = csv.DictReader((folder / "progress.csv").read_text().splitlines())
+    return [float(line[name]) for line in lines if line.get(name)]
 
 
 def fingerprint(folder: Path, parts: Sequence[str] = SHARED) -> str:
@@ -87,27 +112,25 @@ def same(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> bool:
 
 
 def descendants() -> set[int]:
-    """Processes that descend from this one, zombies and the fork server excepted."""
+    """Processes that descend from this one, but for zombies and multiprocessing's own two."""
     parents: dict[int, int] = {}
-    names: dict[int, str] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            text = path.read_text()
-            command = (path.parent / "cmdline").read_text()
+            fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        fields = text.rpartition(")")[2].split()
         if fields[0] != "Z":
             parents[int(path.parent.name)] = int(fields[1])
-            names[int(path.parent.name)] = command
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    tracker: Any = resource_tracker._resource_tracker  # type: ignore[attr-defined]
     found: set[int] = set()
     todo = [os.getpid()]
     while todo:
         parent = todo.pop()
-        children = [pid for pid, x in parents.items() if x == parent]
+        children = {pid for pid, x in parents.items() if x == parent}
         todo += children
-        found |= {pid for pid in children if "main(" not in names[pid] or parents[pid] in found}
-    return {pid for pid in found if "forkserver" not in names[pid] and "tracker" not in names[pid]}
+        found |= children
+    return found - {server._forkserver_pid, tracker._pid}
 
 
 class Numbered(gymnasium.Env):

@@ -1,0 +1,386 @@
+"""Sampling in the background: the ratio holds, nothing is torn, every process is told of."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from small_sampling import column, descendants, outcome_of, parts_of, whole
+
+from rlpyt import checkpoint, training
+from rlpyt.errors import WorkerError
+from rlpyt.logging.episodes import Episodes
+from rlpyt.runner import Hooks, Runner
+from rlpyt.samplers.asynchronous import AsynchronousSampler
+from rlpyt.samplers.background import env_steps_of
+
+NUMBERED = "small_sampling:Numbered"
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Any:
+    before = descendants()
+    yield
+    deadline = time.monotonic() + 5
+    while descendants() - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert descendants() <= before
+
+
+def numbered(**kwargs: Any) -> dict[str, Any]:
+    return {"env": NUMBERED, "env_kwargs": kwargs}
+
+
+def test_steps_are_counted_as_the_learner_counts_them():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        shape = 6, 3
+        flags = {name: rng.random(shape) < 0.3 for name in ("terminated", "truncated", "cut")}
+        first = np.roll(flags["terminated"] | flags["truncated"], 1, 0) | flags["cut"]
+        flags["truncated"][:-1] |= flags["cut"][1:]
+        last = flags["terminated"] | flags["truncated"]
+        fields = {"reward": np.zeros(shape, np.float32), "first": first, "last": last}
+        rows: Any = SimpleNamespace(**flags, **fields, env_info=())
+        counter = Episodes(3)
+        counter.count(rows)
+        assert env_steps_of(rows) == counter.env_steps
+
+
+@pytest.mark.parametrize("kind", ["dqn", "r2d1", "sac", "impala"])
+@pytest.mark.parametrize("sampler", ["serial", "workers", "replicated"])
+def test_runs_end_with_the_right_number_of_steps_and_updates(kind, sampler, tmp_path):  # B089
+    begun: list[int] = []
+
+    def on_window(runner: Runner) -> None:
+        begun.append(len(descendants()))
+
+    options: Any = {} if sampler == "serial" else {"sampler": sampler, "workers": 2}
+    outcome = outcome_of(
+        kind,
+        tmp_path,
+        hooks=Hooks(on_window),
+        loop={"env_steps": 600},
+        asynchronous=True,
+        **options,
+    )
+    steps = outcome.runner.episodes.env_steps
+    assert max(begun) >= (1 if sampler == "serial" else 3)
+    assert column(outcome.folder, "sampler/version_lag_max")
+    if kind == "impala":
+        horizon = outcome.runner.run.algo.horizon
+        assert 600 <= steps < 600 + 4 * horizon
+        assert outcome.runner.parts.algorithm.learner.updates == -(-steps // (4 * horizon))
+        return
+    assert 600 <= steps < 604
+    assert abs(column(outcome.folder, "replay/ratio")[-1] / 4.0 - 1) < 0.05
+
+
+# Pace.
+
+
+def paced(tmp_path: Path, delay: float, learning: float, **sampler: Any) -> Any:
+    """A run whose environments or whose updates take longer."""
+    parts: list[Any] = []
+
+    def on_window(runner: Runner) -> None:
+        algorithm: Any = runner.parts.algorithm
+        if not parts and learning:
+            learn = algorithm.learn
+
+            def slow(*args: Any) -> Any:
+                time.sleep(learning)
+                return learn(*args)
+
+            algorithm.learn = slow
+        parts.append(algorithm)
+
+    return outcome_of(
+        "dqn",
+        tmp_path,
+        hooks=Hooks(on_window),
+        loop={"env_steps": 600, "log_interval": 100},
+        env=numbered(delay=delay),
+        algo={"replay_ratio": 4.0},
+        asynchronous=True,
+        **sampler,
+    )
+
+
+@pytest.mark.parametrize("slow", ["learner", "sampler"])
+def test_either_side_is_throttled_and_the_replay_ratio_holds(slow, tmp_path):  # B091
+    times = {"learner": (0.0, 0.01), "sampler": (0.002, 0.0)}[slow]
+    outcome = paced(tmp_path, *times, max_lag=2)
+    folder = outcome.folder
+    assert abs(column(folder, "replay/ratio")[-1] / 4.0 - 1) < 0.05
+    learner, sampler = (column(folder, f"time/wait_{x}")[2:-1] for x in ("learner", "sampler"))
+    waits, other = (sampler, learner) if slow == "learner" else (learner, sampler)
+    assert np.mean(waits) > 0.3 > np.mean(other)
+    assert max(column(folder, "sampler/version_lag_max")) <= 3  # lag + 1
+
+
+def test_a_lag_of_one_window_is_enough(tmp_path):
+    outcome = paced(tmp_path, 0.0, 0.0, max_lag=1)
+    assert 600 <= outcome.runner.episodes.env_steps < 604
+    assert max(column(outcome.folder, "sampler/version_lag_max")) <= 2
+
+
+def test_one_slow_environment_gets_new_weights_at_every_window(tmp_path):  # B092
+    outcome = outcome_of(
+        "dqn",
+        tmp_path,
+        loop={"env_steps": 600},
+        env=numbered(delay=0.005, slow=3) | {"num_envs": 8},
+        asynchronous=True,
+        record_schedule=True,
+    )
+    lines = (outcome.folder / "schedule-0.txt").read_text().splitlines()
+    found = [tuple(map(int, line.split())) for line in lines]
+    versions = [version for _, _, *versions in found for version in versions]
+    assert versions == sorted(versions)
+    late = versions[len(versions) // 2 :]
+    assert len(set(late)) > len(late) / 5  # it is the sampler that is slow
+    assert all(published - min(x) <= 5 for _, published, *x in found)
+
+
+def test_many_environments_go_into_a_ring_that_is_almost_full(tmp_path):  # B097
+    outcome = outcome_of(
+        "dqn",
+        tmp_path,
+        loop={"env_steps": 6000},
+        env={"env": "small_sampling:ends_together", "num_envs": 128},
+        algo={"replay_size": 1024, "learning_starts": 512, "replay_ratio": 0.5},
+        asynchronous=True,
+    )
+    assert 6000 <= outcome.runner.episodes.env_steps < 6128
+
+
+def test_priorities_of_a_ring_that_is_written_meanwhile_stay_sound(tmp_path):  # B095
+    outcome = outcome_of(
+        "r2d1",
+        tmp_path,
+        loop={"env_steps": 1500},
+        env=numbered(),
+        algo={"replay_size": 200, "learning_starts": 100},
+        asynchronous=True,
+    )
+    replay = outcome.runner.parts.replay
+    assert replay is not None
+    selector: Any = replay.selector
+    selector.sync()
+    leaves = selector._tree.leaves
+    assert np.isclose(selector._tree.total, leaves.sum(), rtol=1e-12)
+    _, counts = replay.ring.starts(selector.length)
+    born = leaves > 0
+    assert 0 < born.sum() <= int(counts[0]) * 4
+    assert replay.ring.overtaken == 0
+
+
+# Saving.
+
+
+def test_what_is_saved_is_at_rest_and_of_one_time(tmp_path):
+    outcome = outcome_of(
+        "dqn", tmp_path, loop={"env_steps": 900, "checkpoint_interval": 200}, asynchronous=True
+    )
+    folder = outcome.folder / "checkpoints"
+    names = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+    assert len(names) >= 4
+    for name in names:
+        state, _ = checkpoint.load(folder / f"{name:012d}")
+        answered = state["replay"]["blocks"][0]["answered"]
+        assert answered == state["window"]["start"]
+        assert int(state["episodes"]["counts"][0]) == name
+        assert len(state["envs"]["resets"]) == 4
+
+
+def test_it_goes_on_where_it_was_stopped(tmp_path):
+    def stop(runner: Runner) -> None:
+        if runner.episodes.env_steps >= 400:
+            runner.stop.name = "interrupted"
+
+    kwargs: Any = {"loop": {"env_steps": 900, "name": "run"}, "asynchronous": True}
+    outcome = outcome_of("dqn", tmp_path, hooks=Hooks(stop), env=numbered(), **kwargs)
+    assert outcome.status == "interrupted"
+    steps = outcome.runner.episodes.env_steps
+    assert 400 <= steps < 400 + 6 * 16
+    seen: list[np.ndarray] = []
+
+    def on_window(runner: Runner) -> None:
+        ring = runner.parts.replay.ring
+        lo, answered = (int(x[0]) for x in ring.bounds())
+        seen.append(ring.rows.observation[np.arange(max(lo, 0), answered) % ring.num_slots].copy())
+
+    again = training.resume(tmp_path / "run", mode="quiet", hooks=Hooks(on_window))
+    assert again.status == "finished"
+    assert 900 <= again.runner.episodes.env_steps < 904
+    assert all(map(whole, seen))
+    assert len(seen[0]) >= steps // 4  # the replay was there
+    assert again.runner.episodes.total >= outcome.runner.episodes.total
+
+
+def test_a_snapshot_is_refused_while_the_sampler_is_at_work():
+    parts = parts_of("dqn", asynchronous=True)
+    try:
+        parts.sampler.reset()
+        window = parts.sampler.collect(None, 0)
+        with pytest.raises(RuntimeError, match="is settled before"):
+            parts.sampler.snapshot()
+        assert all(x.start > window.start for x in parts.sampler.settle())
+        assert set(parts.sampler.snapshot()) == {"window", "envs"}
+    finally:
+        parts.close()
+
+
+# Faults.
+
+SIDES: dict[str, Any] = {
+    "serial": {},
+    "workers": {"sampler": "workers", "workers": 2},
+    "replicated": {"sampler": "replicated", "workers": 2},
+}
+CULPRIT = {"serial": "sampler", "workers": "worker 1", "replicated": "replica 1"}
+
+
+def fail(side: str, tmp_path: Path, how: str, **options: Any) -> WorkerError:
+    env = numbered(fails=2, at=40, how=how)
+    with pytest.raises(WorkerError) as caught:
+        outcome_of("dqn", tmp_path, env=env, asynchronous=True, **SIDES[side], **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_cause_of_a_failure_is_named_not_what_follows_from_it(side, tmp_path):  # B098
+    error = fail(side, tmp_path, "raise")
+    assert error.worker == CULPRIT[side]
+    assert "a fault of its own" in str(error) and "environment 2" in str(error)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_killed_process_ends_the_run_by_name(side, tmp_path):  # F26
+    begun = time.monotonic()
+    error = fail(side, tmp_path, "kill")
+    assert error.worker == CULPRIT[side]
+    assert "SIGKILL" in error.message and "environment 2, step" in error.message
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_call_that_does_not_return_ends_by_its_time_out(side, tmp_path):
+    error = fail(side, tmp_path, "hang", env_step_timeout=0.7)
+    assert error.worker == CULPRIT[side]
+    assert "did not answer for 0.7 s" in error.message and "environment 2, step" in error.message
+
+
+def test_a_learner_that_raises_ends_the_others_and_is_the_cause(tmp_path):  # F25
+    def on_window(runner: Runner) -> None:
+        if runner.episodes.env_steps > 100:
+            raise ZeroDivisionError("of the learner")
+
+    begun = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match="of the learner"):
+        outcome_of("dqn", tmp_path, hooks=Hooks(on_window), asynchronous=True, **SIDES["workers"])
+    assert time.monotonic() - begun < 20
+
+
+def test_a_learner_that_hangs_lets_the_sampler_wait_at_its_limit():
+    parts = parts_of("dqn", asynchronous=True, max_lag=3)
+    try:
+        parts.sampler.reset()
+        parts.sampler.collect(None, 0)
+        taken = parts.sampler._taken
+        time.sleep(0.5)
+        assert parts.sampler._turns.look() == taken + 3
+        assert parts.sampler.window.block.answered <= parts.sampler._boundary + 3 * 16
+    finally:
+        parts.close()
+
+
+def test_a_sampler_that_is_killed_again_and_again_is_replaced_and_no_row_is_torn(tmp_path):
+    """Rows that carry checksums, read while the writer is killed in the midst of them (F27)."""
+    kills, drawn = [0], [0]
+    last: dict[int, int] = {}
+
+    def on_window(runner: Runner) -> None:
+        replay, sampler = runner.parts.replay, runner.parts.sampler
+        if not drawn[0]:
+            draw = replay.draw
+
+            def checked(beta: float = 1.0) -> Any:
+                items = draw(beta)
+                assert whole(replay.window.rows.observation)
+                rows = replay.window.rows
+                assert np.array_equal(rows.first[1:], rows.last[:-1])
+                assert (rows.observation[..., 0] == items.columns).all()
+                drawn[0] += 1
+                return items
+
+            replay.draw = checked
+        steps = runner.episodes.env_steps
+        if steps // 120 > kills[0]:
+            kills[0] += 1
+            pid = sampler._branch.child.pid
+            threading.Timer(0.003 * kills[0], os.kill, (pid, signal.SIGKILL)).start()
+        last[0] = sampler._restarts
+
+    outcome = outcome_of(
+        "dqn",
+        tmp_path,
+        hooks=Hooks(on_window),
+        loop={"env_steps": 900},
+        env=numbered(delay=0.0003),
+        algo={"replay_size": 120, "learning_starts": 60},
+        asynchronous=True,
+        on_worker_failure="restart",
+        max_restarts=20,
+    )
+    assert last[0] >= 4 and drawn[0] > 50
+    assert outcome.runner.parts.replay.ring.overtaken == 0
+    assert 900 <= outcome.runner.episodes.env_steps < 904
+    assert column(outcome.folder, "workers/restarts")[-1] == last[0]
+
+
+@pytest.mark.parametrize("side", ["workers", "replicated"])
+@pytest.mark.parametrize("kind", ["dqn", "impala"])
+def test_all_that_collect_begin_anew_where_one_was_killed(side, kind, tmp_path):
+    once = tmp_path / "failed"
+    outcome = outcome_of(
+        kind,
+        tmp_path,
+        loop={"env_steps": 600},
+        env=numbered(fails=2, at=40, how="kill", once=str(once)),
+        asynchronous=True,
+        on_worker_failure="restart",
+        **SIDES[side],
+    )
+    assert once.exists()
+    assert column(outcome.folder, "workers/restarts")[-1] == 1
+    lengths = [episode.length for episode in outcome.runner.episodes.recent]
+    assert len(lengths) > 20
+    sums = [episode.raw_return for episode in outcome.runner.episodes.recent]
+    assert sums == [n * (n + 1) / 2 for n in lengths]  # none is of two halves
+
+
+def test_restarts_are_bounded(tmp_path):
+    with pytest.raises(WorkerError, match="a fault of its own"):
+        outcome_of(
+            "dqn",
+            tmp_path,
+            env=numbered(fails=2, at=3),
+            asynchronous=True,
+            on_worker_failure="restart",
+            max_restarts=2,
+        )
+
+
+def test_closing_twice_and_after_a_death_says_nothing():
+    parts = parts_of("dqn", asynchronous=True)
+    parts.sampler.reset()
+    assert isinstance(parts.sampler, AsynchronousSampler)
+    os.kill(parts.sampler._branch.child.pid, signal.SIGKILL)
+    parts.close()
+    parts.close()
