@@ -8,6 +8,8 @@ from half of the environments, and waits for the other at the end of a batch.
 """
 
 import argparse
+import os
+import sys
 import warnings
 from functools import partial
 from typing import Any
@@ -83,7 +85,9 @@ def main() -> None:
     torch.set_num_threads(a.threads)  # making an environment here sets it, too
     rows = iter(collector)
     say(*timed(lambda: next(rows).numel(), a.seconds), threads=a.threads, vector=a.vector)
+    sys.stdout.flush()
     collector.shutdown()
+    os._exit(0)  # leaving may hang in the end of its weights' synchronization
 
 
 if __name__ == "__main__":
