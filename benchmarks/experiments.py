@@ -55,6 +55,19 @@ YOUNG_TIAN = "Young and Tian (2019), DQN at 1M, last 100, off a curve"
 POLICY_GRADIENTS = {
     "ppo-cartpole": Experiment("ppo --env CartPole-v1 --env-steps 100k", TEN, "eval", 475),
     "a2c-cartpole": Experiment("a2c --env CartPole-v1 --env-steps 200k", (0, 1, 2), "eval", 450),
+    "impala-cartpole": Experiment("impala --env CartPole-v1 --env-steps 200k", FIVE, "eval", 450),
+    "appo-cartpole": Experiment("appo --env CartPole-v1 --env-steps 100k", FIVE, "eval", 475),
+    "appo-lstm-positions": Experiment(
+        f"appo {POSITIONS} --env-steps 100k --memory lstm", (0, 1, 2), "eval", 450
+    ),
+    "impala-minatar-breakout": Experiment(
+        "impala --env MinAtar/Breakout-v1 --env-steps 2M --eval-episodes 10",
+        (0, 1),
+        "train",
+        7,
+        Published(14.2, NO_SPREAD, 30, "Young and Tian (2019), AC(0.8) at 2M, last 100"),
+        marks=(500_000, 1_000_000, 2_000_000),
+    ),
     "ppo-lstm-positions": Experiment(
         f"ppo {POSITIONS} --env-steps 100k --memory lstm", (0, 1, 2), "eval", 450
     ),

@@ -21,6 +21,8 @@ SHORT = "--env-steps 8k --learning-starts 1k --replay-size 4k --checkpoint-inter
 TASKS = {
     "cartpole": "ppo --env CartPole-v1 --env-steps 60k --checkpoint-interval 5k",
     "halfcheetah": "ppo --env HalfCheetah-v5 --env-steps 30k --checkpoint-interval 4k",
+    "impala": "impala --env CartPole-v1 --env-steps 60k --checkpoint-interval 5k",
+    "appo-lstm": "appo --env rlpyt/CartPolePositions-v0 --env-steps 30k --checkpoint-interval 3k",
     "lstm": "ppo --env rlpyt/CartPolePositions-v0 --env-steps 30k --checkpoint-interval 3k",
     "pong": "ppo --env PongNoFrameskip-v4 --vectorization in-process --env-steps 10k "
     "--checkpoint-interval 2k --eval-episodes 0",

@@ -43,6 +43,14 @@ def test_a2c_learns_cart_pole_in_200k_steps():
     assert evaluated("a2c", "CartPole-v1", 200_000) >= 450
 
 
+def test_impala_learns_cart_pole_in_200k_steps():
+    assert evaluated("impala", "CartPole-v1", 200_000) >= 450
+
+
+def test_appo_learns_cart_pole_in_100k_steps():
+    assert evaluated("appo", "CartPole-v1", 100_000) >= 475
+
+
 def test_with_an_lstm_ppo_balances_a_pole_whose_velocities_it_does_not_see():
     assert evaluated("ppo", POSITIONS, 100_000, "lstm") >= 450
 

@@ -20,17 +20,17 @@ _PAPER_ROWS = 32 * 20  # trajectories of a batch, and rows of each
 
 
 def default(env: Any) -> Run:
-    """Any environment: windows as in the paper, and Adam with settings of A2C."""
+    """Any environment: the paper's windows and weights, and Adam."""
     return Run(
         env=EnvOptions(env, num_envs=32),  # the paper's batch of 32 trajectories
-        # Horizon, entropy_coef and gamma: the paper. Adam, whose steps do not depend on the scale
-        # of rewards, with lr and lambda of `classic`'s order: ours.
+        # Horizon, entropy_coef, lambda and gamma: the paper. Adam, whose steps do not depend on the
+        # scale of rewards, and its lr: ours.
         algo=IMPALAOptions(
             horizon=20,
             lr=1e-3,
             lr_schedule="linear",
             gamma=0.99,
-            vtrace_lambda=0.95,
+            vtrace_lambda=1.0,
             entropy_coef=0.01,
             value_coef=0.25,
             optimizer="adam",
@@ -41,16 +41,18 @@ def default(env: Any) -> Run:
 
 
 def classic(env: Any) -> Run:
-    """CartPole: A2C's preset with windows twice as long."""
+    """CartPole: the paper's windows of 20 rows and lambda, from 8 environments, with Adam."""
     return Run(
         env=EnvOptions(env, num_envs=8),
-        # `a2c.classic`, and its 200k steps; the horizon: ours.
+        # Horizon, lambda and gamma: the paper. Adam with lr 3e-3, no entropy bonus, the weight of
+        # the value and the 200k steps: `a2c.classic`. Seeds 0 to 14 evaluate to 500; with windows
+        # of 16 rows and lambda 0.95 as there, one in ten stayed at 217.
         algo=IMPALAOptions(
-            horizon=16,
+            horizon=20,
             lr=3e-3,
             lr_schedule="linear",
             gamma=0.99,
-            vtrace_lambda=0.95,
+            vtrace_lambda=1.0,
             entropy_coef=0.0,
             value_coef=0.5,
             optimizer="adam",
@@ -114,11 +116,11 @@ def memory(env: Any) -> Run:
     return Run(
         env=EnvOptions(env, num_envs=8),
         algo=IMPALAOptions(  # as `classic`
-            horizon=16,
+            horizon=20,
             lr=3e-3,
             lr_schedule="linear",
             gamma=0.99,
-            vtrace_lambda=0.95,
+            vtrace_lambda=1.0,
             entropy_coef=0.0,
             value_coef=0.5,
             optimizer="adam",
