@@ -97,7 +97,10 @@ class Context:
                 watch()
 
         sentinels = [self._main, *(child.sentinel for child in children)]
-        bell = bell or self.bell
+        if bell is None:
+            bell = self.bell
+        elif bell is not self.bell:
+            sentinels.append(self.bell.fileno())  # rung when this process is asked to stop
         return wait.Waiting(bell, what, look, sentinels=sentinels, every=every, watch_rings=True)
 
 

@@ -187,6 +187,20 @@ def test_the_cause_is_named_and_not_its_consequence(processes):
     assert error.worker == "loop"  # the control: a failure it is
 
 
+def test_who_waits_for_others_is_asked_to_stop_without_delay(processes):
+    worker = processes.start("worker 1", hang, "sleep")
+    loop = processes.start("loop", drive, worker, Bell(), "wait")
+    while "the worker" not in str(loop.box.waits):
+        time.sleep(0.01)
+    loop.box.ask_to_stop()
+    begun = time.monotonic()
+    loop.bell.ring()
+    while loop.alive():
+        time.sleep(0.01)
+    assert time.monotonic() - begun < 0.9  # not by looking about
+    assert loop.ended() == "has finished"
+
+
 def test_who_is_given_a_child_may_not_end_it(processes):
     worker = processes.start("worker 1", hang, "sleep")
     loop = processes.start("loop", drive, worker, Bell(), "kill")
