@@ -20,6 +20,11 @@ from rlpyt.samplers.asynchronous import AsynchronousSampler
 from rlpyt.samplers.background import env_steps_of
 
 NUMBERED = "small_sampling:Numbered"
+SIDES: dict[str, Any] = {
+    "serial": {},
+    "workers": {"sampler": "workers", "workers": 2},
+    "replicated": {"sampler": "replicated", "workers": 2},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -223,6 +228,23 @@ def test_it_goes_on_where_it_was_stopped(tmp_path):
     assert again.runner.episodes.total >= outcome.runner.episodes.total
 
 
+@pytest.mark.parametrize("kind", ["r2d1", "impala"])
+def test_a_run_goes_on_with_another_sampler(kind, tmp_path):
+    def stop(runner: Runner) -> None:
+        if runner.episodes.env_steps >= 300:
+            runner.stop.name = "interrupted"
+
+    sampler: Any = {"asynchronous": True}
+    folder = outcome_of(kind, tmp_path, hooks=Hooks(stop), **sampler).folder
+    for change in ({"asynchronous": False}, {"asynchronous": True} | SIDES["replicated"]):
+        before = checkpoint.steps(folder / "checkpoints")
+        again = training.resume(
+            folder, env_steps=before + 300, mode="quiet", hooks=Hooks(None), sampler=change
+        )
+        assert again.status == "finished"
+        assert again.runner.episodes.env_steps >= before + 300
+
+
 def test_a_snapshot_is_refused_while_the_sampler_is_at_work():
     parts = parts_of("dqn", asynchronous=True)
     try:
@@ -238,11 +260,6 @@ def test_a_snapshot_is_refused_while_the_sampler_is_at_work():
 
 # Faults.
 
-SIDES: dict[str, Any] = {
-    "serial": {},
-    "workers": {"sampler": "workers", "workers": 2},
-    "replicated": {"sampler": "replicated", "workers": 2},
-}
 CULPRIT = {"serial": "sampler", "workers": "worker 1", "replicated": "replica 1"}
 
 

@@ -9,9 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_sampling import descendants, parts_of, rows_of, same, trained, whole
+from small_sampling import (
+    descendants,
+    fingerprint,
+    outcome_of,
+    parts_of,
+    rows_of,
+    same,
+    trained,
+    whole,
+)
 
+from rlpyt import training
 from rlpyt.errors import WorkerError
+from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.replicated import ReplicatedSampler
 
 KINDS = ["ppo", "lstm", "normalized", "dqn", "rainbow", "r2d1", "sac", "sac-lstm"]
@@ -123,6 +134,23 @@ def test_a_snapshot_fits_one_process_and_replicas():
     for saved in (one, several):
         for sampler in ({}, replicas):
             assert all(map(same, after(saved, **sampler)[1], expected))
+
+
+def test_a_run_goes_on_with_another_sampler_as_if_it_had_not_stopped(tmp_path):
+    def stop(runner: Runner) -> None:
+        if runner.episodes.env_steps >= 300:
+            runner.stop.name = "interrupted"
+
+    one: Any = {"strict": True}
+    replicas: Any = {"sampler": "replicated", "workers": 3}
+    for kind in ("lstm", "sac"):
+        expected = trained(kind, tmp_path, **one)
+        for first, second in ((one, replicas), (one | replicas, {"sampler": "serial"})):
+            hooks = Hooks(on_window=stop)
+            folder = outcome_of(kind, tmp_path, hooks=hooks, **first).folder
+            assert fingerprint(folder) != expected
+            training.resume(folder, mode="quiet", sampler=second)
+            assert fingerprint(folder) == expected
 
 
 # Faults.

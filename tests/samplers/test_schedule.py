@@ -1,6 +1,5 @@
 """An asynchronous run is its schedule's: collected in turn with the learning it is the same."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,10 @@ def recorded(kind: str, folder: Path, **options: Any) -> Path:
     return outcome_of(kind, folder, loop=loop, **options).folder
 
 
-def replayed(kind: str, folder: Path, schedule: Path) -> Path:
+def replayed(kind: str, folder: Path, schedule: Path, **given: Any) -> Path:
     """Run by a schedule; returns the run's folder."""
     loop = LOOP | {"name": "replayed", "eval_episodes": 2, "eval_interval": 200}
-    options: Any = {"strict": True, "asynchronous": True, "schedule": str(schedule)}
+    options: Any = {"strict": True, "asynchronous": True, "schedule": str(schedule)} | given
     return outcome_of(kind, folder, loop=loop, **options).folder
 
 
@@ -58,14 +57,15 @@ def test_a_run_is_bit_equal_to_its_schedule_replayed_in_one_process(kind, side, 
 
 
 def test_another_schedule_gives_another_run(tmp_path):
-    one = recorded("sac", tmp_path)
+    soon: Any = {"algo": {"random_steps": 100, "learning_starts": 100}}
+    one = recorded("sac", tmp_path, **soon)
     lines = (one / "schedule-0.txt").read_text().splitlines()
     other = tmp_path / "other.txt"
     words = [line.split() for line in lines]
     i = max(i for i, x in enumerate(words) if x[1] != x[2])
     words[i][2] = words[i][1]  # a window of newer weights
     other.write_text("\n".join(map(" ".join, words)) + "\n")
-    assert fingerprint(one) != fingerprint(replayed("sac", tmp_path, other))
+    assert fingerprint(one) != fingerprint(replayed("sac", tmp_path, other, **soon))
 
 
 def test_a_schedule_of_another_run_is_refused(tmp_path):
@@ -102,10 +102,7 @@ def test_a_resumed_part_has_a_schedule_of_its_own(tmp_path):
             to.write_bytes(path.read_bytes())
     training.resume(run, mode="quiet")
     (second,) = set(run.glob("schedule-*.txt")) - {run / "schedule-0.txt"}
-    record = json.loads((again / "run.json").read_text())
-    record["options"]["sampler"] |= {"record_schedule": False, "schedule": str(second)}
-    (again / "run.json").write_text(json.dumps(record))
-    training.resume(again, mode="quiet")
+    training.resume(again, mode="quiet", sampler={"schedule": str(second)})
     assert fingerprint(run) == fingerprint(again)
 
 
