@@ -73,6 +73,14 @@ class Plan:
         """Environment steps of the run."""
         return self.run.loop.env_steps
 
+    @property
+    def acting_device(self) -> str:
+        """Where rows are answered by a process of its own."""
+        chosen = self.run.sampler.acting_device
+        if self.resolved.sampler == "replicated":
+            return "cpu"
+        return self.resolved.device if chosen == "auto" else chosen
+
     def agent(self, device: str) -> Agent:
         """The agent as the run began with it; newer weights are taken before it acts."""
         agent = make_agent(self.run, self.making.spec, self.resolved.seed, self.model)
@@ -119,7 +127,7 @@ def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
     plan.begin(0)
     run, resolved = plan.run, plan.resolved
     limits = replace(run.sampler, on_worker_failure="raise")  # the main process begins all anew
-    agent = plan.agent("cpu" if resolved.sampler == "replicated" else resolved.device)
+    agent = plan.agent(plan.acting_device)
     window = plan.window(agent)
     if resolved.sampler == "replicated":
         staff = Lent(context, helpers)
@@ -151,7 +159,7 @@ def asynchronous_sampler(
     """
     resolved, options = plan.resolved, plan.run.sampler
     if options.schedule is not None:
-        actor, all_columns = plan.agent(resolved.device), range(plan.making.total)
+        actor, all_columns = plan.agent(plan.acting_device), range(plan.making.total)
         sampler = plan.sampler(_alone(plan), actor, window, all_columns)
         schedule = Schedule.read(Path(options.schedule))
         return ScheduledSampler(sampler, agent, schedule, plan.total, check)

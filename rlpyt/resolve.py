@@ -65,11 +65,14 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
         device = "cuda" if torch.cuda.is_available() and images else "cpu"
         reasons["device"] = "a GPU pays for image networks only"
     _check_device(device)
+    if run.sampler.acting_device != "auto":
+        _check_device(run.sampler.acting_device)
     threads = loop.threads
     if threads is None:
         rows = run.algo.rows_per_update if isinstance(run.algo, ReplayOptions) else 0
         small = parameters < _SMALL and parameters * rows < _LARGE_UPDATE
-        threads = 1 if small else allowed_cores()
+        # What collects meanwhile has a core, too.
+        threads = 1 if small else max(1, allowed_cores() - run.sampler.asynchronous)
         reasons["threads"] = f"{_short(parameters)}-parameter {'image ' if images else ''}network"
     if threads < 1:
         raise UsageError(f"threads={threads} must be at least 1")

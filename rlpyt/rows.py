@@ -17,7 +17,7 @@ from rlpyt.frames import FrameStacks
 from rlpyt.frames import is_image as is_image
 from rlpyt.frames import stack_frames as stack_frames
 from rlpyt.places import Linear
-from rlpyt.storage import as_arrays, as_tensors, zeros
+from rlpyt.storage import as_arrays, as_tensors, to_device, zeros
 
 if TYPE_CHECKING:
     from rlpyt.envs.spec import EnvSpec
@@ -302,21 +302,29 @@ class WindowPart:
 
 
 class FedState:
-    """What the agent is fed next: any tensors, or such as lie in shared memory."""
+    """What the agent is fed next: any tensors, or such as lie in shared memory.
+
+    What is shared lies on the CPU, and is read where the state was that it began with.
+    """
 
     def __init__(self, state: Any, memory: Memory | None) -> None:
-        self.state = state
+        self._kept = state
         self._shared = memory is not None
+        self._device = next((x.device for x in tree_leaves(state)), None)
         if self._shared:
-            self.state = as_tensors(zeros(as_arrays(state), shared=memory))
+            self._kept = as_tensors(zeros(as_arrays(state), shared=memory))
         if memory is not None and memory.created:
             self.set(state)
 
+    @property
+    def state(self) -> Any:
+        return to_device(self._kept, self._device) if self._shared else self._kept
+
     def set(self, state: Any) -> None:
         if self._shared:
-            tree_map(lambda old, new: old.copy_(new), self.state, state)
+            tree_map(lambda old, new: old.copy_(new), self._kept, state)
         else:
-            self.state = state
+            self._kept = state
 
 
 def kept_states(state: Any, count: int, memory: Memory | None) -> Any:

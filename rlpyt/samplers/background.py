@@ -60,6 +60,7 @@ def background(
                 work.collect()
             else:
                 work.answer()
+            context.heart.rest()  # no call of an environment is waited for any more
     finally:
         collector.sampler.close()
 

@@ -52,6 +52,10 @@ class SamplerOptions:
     max_lag: int = 4
     """Asynchronous: windows that the sampler may be ahead of the learner."""
 
+    acting_device: str = "auto"
+    """Asynchronous: where rows are answered, such as cuda:1; auto: where the network learns, or the
+    CPU with replicas."""
+
     record_schedule: bool = False
     """Asynchronous: write into the run's folder which windows and weights met (schedule-0.txt)."""
 

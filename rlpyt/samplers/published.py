@@ -15,6 +15,7 @@ Exploration is no part of it: an agent computes it from the environment steps at
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, final
@@ -27,6 +28,7 @@ from rlpyt.block import fence
 from rlpyt.faultpoints import faultpoint
 
 BEGUN, VERSION = 0, 1  # the counters
+CHECK: Final = "RLPYT_CHECK"
 TRIES: Final = 10_000  # a reader that is overtaken so often has a writer that does nothing else
 
 
@@ -52,11 +54,13 @@ class Published:
     Args:
         agent: is published, by the one process that learns; or takes what was published.
         memory: shared with the others, who make the same of an agent of the same shape.
-        checked: each publication carries a checksum, which readers compare: for tests.
+        checked: each publication carries a checksum, which readers compare: for tests; None: if
+            the environment variable RLPYT_CHECK is set.
     """
 
-    def __init__(self, agent: Acting, memory: Shares, *, checked: bool = False) -> None:
-        self._agent, self._checked = agent, checked
+    def __init__(self, agent: Acting, memory: Shares, *, checked: bool | None = None) -> None:
+        self._agent = agent
+        self._checked = CHECK in os.environ if checked is None else checked
         line = np.zeros(8, np.int64)  # a cache line, of which a counter is the first 8 bytes
         self._counters: np.ndarray = memory.zeros(line, (2,))[..., 0]
         self._sums: np.ndarray = memory.zeros(np.zeros((), np.int64), (2,))

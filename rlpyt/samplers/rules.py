@@ -28,6 +28,16 @@ def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
             f"groups={sampler.groups} and sampler=replicated: each process steps and answers its "
             "own environments in turn; leave out --groups, or choose --sampler workers"
         )
+    if sampler.sampler == "replicated" and sampler.acting_device not in ("auto", "cpu"):
+        raise UsageError(
+            f"acting_device={sampler.acting_device} and sampler=replicated: each process answers "
+            "its environments on the CPU; choose --sampler workers, or serial"
+        )
+    if sampler.asynchronous and sampler.on_worker_failure == "drop":
+        raise UsageError(
+            "on_worker_failure=drop and asynchronous: all processes that collect begin anew where "
+            "one has failed; choose --on-worker-failure restart"
+        )
     if sampler.asynchronous and algo.asynchronous_rows is None:
         raise UsageError(
             "asynchronous: the learner's weights are newer than those that acted, which this "
@@ -64,7 +74,7 @@ def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
     if sampler.on_worker_failure == "raise":
         idle["max_restarts"] = "add --on-worker-failure restart or drop"
     if not sampler.asynchronous:
-        for name in ("max_lag", "record_schedule", "schedule"):
+        for name in ("max_lag", "acting_device", "record_schedule", "schedule"):
             idle[name] = "add --asynchronous"
     if sampler.asynchronous:
         idle.pop("start_timeout", None)
