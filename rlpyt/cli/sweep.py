@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
@@ -22,7 +22,7 @@ from rlpyt.run import ALGORITHMS, Run
 
 if TYPE_CHECKING:
     from rlpyt.launch.jobs import Axis, Job
-    from rlpyt.launch.sweep import Sweep
+    from rlpyt.launch.outcome import Sweep
     from rlpyt.logging.displays import Mode
 
 _OWN = ("profile", "total_frames")  # of `rlpyt train`, and without a meaning here
@@ -55,6 +55,12 @@ class SweepOptions:
     runs: str = "runs"
     """Folder in which the sweep's folder is made."""
 
+    backend: Literal["local", "slurm"] = "local"
+    """Where runs are queued: on this machine, or in Slurm (needs the extra `slurm`)."""
+
+    slurm: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...")] = ()
+    """Settings of sbatch, with underscores: time=240 (minutes; needed) partition=gpu mem=8GB."""
+
     queue: QueueOptions = field(default_factory=QueueOptions)
 
     json: bool = False
@@ -62,6 +68,13 @@ class SweepOptions:
 
     quiet: bool = False
     """Show nothing but failures."""
+
+    def __post_init__(self) -> None:
+        if self.slurm and self.backend != "slurm":
+            raise UsageError(f"--slurm {self.slurm[0]} has no effect; add --backend slurm")
+        for setting in self.slurm:
+            if not all(setting.partition("=")):
+                raise UsageError(f"--slurm {setting}: write NAME=VALUE, such as time=240")
 
 
 @dataclass(frozen=True)
@@ -104,11 +117,26 @@ def main(argv: Sequence[str]) -> int:
     if options.dry_run:
         return _show(folder, jobs, as_json=options.json)
     with one_object(options.json) as print_object:
-        from rlpyt.launch.sweep import run_sweep
-
-        done = run_sweep(folder, jobs, options.queue, mode=_mode(options.quiet))
+        done = _run(folder, jobs, options)
         print_object(done.as_dict())
         return done.code
+
+
+def _run(folder: Path, jobs: Sequence[Job], options: SweepOptions) -> Sweep:
+    if options.backend == "local":
+        from rlpyt.launch.sweep import run_sweep
+
+        return run_sweep(folder, jobs, options.queue, mode=_mode(options.quiet))
+    try:
+        from rlpyt.launch.slurm import submit
+    except ModuleNotFoundError as error:
+        if error.name != "submitit":
+            raise
+        raise UsageError(
+            "backend=slurm needs submitit, which is not installed: pip install 'rlpyt[slurm]'"
+        ) from None
+    settings = dict(setting.split("=", 1) for setting in options.slurm)
+    return submit(folder, jobs, options.queue, settings)
 
 
 def parse(argv: Sequence[str]) -> tuple[Path, list[Job], SweepOptions]:
@@ -158,7 +186,8 @@ def sweep(
         **given: options that all runs have, by flat name; those of `QueueOptions` as well.
     """
     from rlpyt.launch.jobs import Axis
-    from rlpyt.launch.sweep import planned, run_sweep
+    from rlpyt.launch.outcome import planned
+    from rlpyt.launch.sweep import run_sweep
 
     seeded = "seed" in given
     how, fixed = queue_and_fixed(given, QueueOptions())
@@ -283,7 +312,7 @@ def reference(env: str | Callable[..., Any]) -> str:
 
 
 def _show(folder: Path, jobs: Sequence[Job], *, as_json: bool) -> int:
-    from rlpyt.launch.sweep import planned
+    from rlpyt.launch.outcome import planned
 
     if as_json:
         print(json.dumps(planned(folder, jobs).as_dict()))

@@ -118,7 +118,7 @@ class Tuned:
     @property
     def code(self) -> int:
         """The exit code of the command."""
-        from rlpyt.launch.sweep import EXIT_CODES
+        from rlpyt.launch.outcome import EXIT_CODES
 
         return EXIT_CODES.get(self.status, 1 if self.trial is None else 0)
 

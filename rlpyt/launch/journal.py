@@ -37,6 +37,7 @@ class Record:
     pid: int | None = None
     identity: str = ""  # of the process (`identity`)
     slot: int | None = None
+    cluster_job: str | None = None  # that it was submitted as, and has not ended
 
     def end(self, event: Mapping[str, Any]) -> None:
         """Take up the event of an end."""
@@ -44,7 +45,7 @@ class Record:
         self.tail = tuple(event.get("tail", ()))
         self.seconds += event["seconds"]
         self.failures += self.state == "failed" or event.get("stranger", False)
-        self.pid, self.identity = None, ""
+        self.pid, self.identity, self.cluster_job = None, "", None
 
     def lacks(self, retries: int) -> bool:
         """Whether it is to be run: one that failed so often is not, nor one that cannot be."""
@@ -131,6 +132,8 @@ def _apply(kind: str, event: Mapping[str, Any], record: Record) -> None:
     if kind == "start":
         record.state, record.slot = "running", event["slot"]
         record.pid, record.identity = event["pid"], event["identity"]
+    elif kind == "submitted":
+        record.state, record.cluster_job = "queued", event["job"]
     elif kind == "end":
         record.end(event)
     elif kind == "retry":

@@ -6,78 +6,24 @@ import dataclasses
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.launch import journal
+from rlpyt.launch import journal, reports
 from rlpyt.launch.children import Children
 from rlpyt.launch.hardware import read_machine
 from rlpyt.launch.jobs import Job
-from rlpyt.launch.journal import Journal, Record, State
+from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
-from rlpyt.launch.progress import EVALUATION, Log, Progress
-from rlpyt.launch.queue import LOGS, Queue, Source
-from rlpyt.launch.slots import Slot, check_threads, describe, plan
+from rlpyt.launch.outcome import Sweep, failures, farewell, swept
+from rlpyt.launch.progress import EVALUATION, Log
+from rlpyt.launch.queue import Queue, Source
+from rlpyt.launch.slots import check_threads, describe, plan
 from rlpyt.launch.table import Row, Screen, summary, table
 from rlpyt.logging.displays import Mode, choose
-from rlpyt.logging.text import format_duration
-
-EXIT_CODES = {"interrupted": 130, "terminated": 75}
-SHOWN_FAILURES, SHOWN_LINES = 5, 3
-
-
-@dataclass(frozen=True)
-class SweptRun:
-    """What became of one run of a sweep."""
-
-    name: str
-    state: State
-    code: int | None  # its last exit code
-    folder: Path
-    command: str
-    env_steps: int
-    train_return: float | None
-    eval_return: float | None
-    tail: tuple[str, ...]  # the last lines that it wrote, where it failed
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """What became of a sweep."""
-
-    folder: Path
-    status: str  # "finished", "interrupted" (Ctrl-C), "terminated" (SIGTERM)
-    runs: list[SweptRun]
-    seconds: float = 0.0
-    utilization: float = 0.0  # of the slots' time, what a run was in one
-
-    @property
-    def failed(self) -> list[SweptRun]:
-        """The runs that are not done."""
-        return [run for run in self.runs if run.state not in ("finished", "pruned")]
-
-    @property
-    def code(self) -> int:
-        """The exit code of the command."""
-        return EXIT_CODES.get(self.status, 1 if self.failed else 0)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        runs = [dataclasses.asdict(run) | {"folder": str(run.folder)} for run in self.runs]
-        done = len(self.runs) - len(self.failed)
-        return {
-            "folder": str(self.folder),
-            "status": self.status,
-            "finished": done,
-            "failed": sum(run.state == "failed" for run in self.runs),
-            "seconds": round(self.seconds, 3),
-            "utilization": round(self.utilization, 4),
-            "runs": runs,
-        }
 
 
 def run_sweep(
@@ -107,11 +53,11 @@ def run_sweep(
         column: of progress.csv, which the source watches.
         example: what the source's jobs are like.
     """
-    _make(folder)
+    make(folder)
     with ExitStack() as stack:
         stack.enter_context(journal.held(folder))
         records = journal.records(journal.read(folder)) if (folder / journal.FILE).exists() else {}
-        _refuse_other_commands(records, jobs, folder)
+        refuse_other_commands(records, jobs, folder)
         book = Journal(folder)
         stack.callback(book.close)
         screen = Screen(choose(mode, None), total or len(jobs))
@@ -120,12 +66,12 @@ def run_sweep(
         if before := _before(records):
             screen.say(before)
         if again:
-            _forgive(records, book)
+            forgive(records, book)
         known = [records.get(job.name, Record(job)) for job in jobs]
         lacking = [job for job, r in zip(jobs, known, strict=True) if r.lacks(options.retries)]
         lacking += [example] if example else []
         if not lacking:
-            return _ended(Sweep(folder, "finished", _all_swept(records, folder)), screen)
+            return _ended(Sweep(folder, "finished", swept(records, folder)), screen)
         machine = read_machine()
         either = [plan(machine, options, takes_gpu=x) for x in (False, bool(machine.gpus))]
         asked = {job.run.loop.threads for job in lacking if job.run is not None}
@@ -142,26 +88,29 @@ def run_sweep(
             return children
 
         children = open_children()
-        slots = either[_look(children, lacking)]
+        slots = either[look(children, lacking)]
         for threads in asked:
             check_threads(threads, slots)
         screen.say(describe(slots, machine))
-        _open(book, slots, options, cwd)
+        open_queue(book, [str(slot) for slot in slots], options, cwd)
         retries = options.retries
         queue = Queue(folder, book, records, slots, open_children, screen, retries, source, column)
         status = queue.run(jobs, children)
         busy = queue.busy_seconds / max(queue.seconds * len(slots), 1e-9)
-        found = _all_swept(records, folder)
+        found = swept(records, folder)
         return _ended(Sweep(folder, status, found, queue.seconds, busy), screen)
 
 
 def look_at(folder: Path) -> tuple[Sweep, list[str]]:
     """What became of a sweep so far, and the lines that show it."""
     records = journal.records(journal.read(folder))
+    reports.take_up(folder, records)
     holder = journal.holder(folder)
     for record in records.values():
         if record.state == "running" and holder is None:
             record.state = "cut"
+        elif record.cluster_job and (folder / record.job.name / "run.json").exists():
+            record.state = "running"  # or preempted, and in Slurm's queue again
     logs = {name: Log(folder / name).read() for name in records}
     rows = [Row(record, logs[name]) for name, record in records.items()]
     status = "running" if holder else "stopped"
@@ -170,38 +119,40 @@ def look_at(folder: Path) -> tuple[Sweep, list[str]]:
     head = f"{folder} · {summary(rows)}"
     head += f" · its queue is process {holder}" if holder else ""
     lines = ["".join(text for text, _ in line) for line in table(rows, head, 120, len(rows) + 9)]
-    sweep = Sweep(folder, status, [_swept(row, folder) for row in rows])
-    return sweep, lines + ([] if holder else _failures(sweep))
+    sweep = Sweep(folder, status, swept(records, folder))
+    return sweep, lines + ([] if holder else failures(sweep))
 
 
 def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
     """Go on with the sweep of a folder, and try again what failed."""
     events = journal.read(folder)
-    queues = [event for event in events if event["event"] == "queue"]
-    cwd = Path(queues[-1]["cwd"]) if queues else Path.cwd()
+    last = _last_queue(events)
+    cwd = Path(last.get("cwd", Path.cwd()))
     if not cwd.is_dir():
         cwd = Path.cwd()
     if cwd.resolve() != Path.cwd():
         folder = folder.resolve()  # the runs are given it where they run
     jobs = [record.job for record in journal.records(events).values()]
+    if last.get("backend") == "slurm":
+        from rlpyt.launch.slurm import submit
+
+        return submit(folder, jobs, options, last["settings"], again=True)
     return run_sweep(folder, jobs, options, mode=mode, cwd=cwd, again=True)
 
 
 def options_of(folder: Path) -> QueueOptions:
     """How the queue of a sweep was run last."""
-    queues = [event for event in journal.read(folder) if event["event"] == "queue"]
     known = {field.name for field in dataclasses.fields(QueueOptions)}
-    kept = queues[-1]["options"] if queues else {}
+    kept = _last_queue(journal.read(folder)).get("options", {})
     return QueueOptions(**{name: value for name, value in kept.items() if name in known})
 
 
-def planned(folder: Path, jobs: Sequence[Job]) -> Sweep:
-    """A sweep of which nothing was run."""
-    rows = [Row(Record(job), Progress()) for job in jobs]
-    return Sweep(folder, "planned", [_swept(row, folder) for row in rows])
+def _last_queue(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    return next((event for event in reversed(events) if event["event"] == "queue"), {})
 
 
-def _make(folder: Path) -> None:
+def make(folder: Path) -> None:
+    """Make a sweep's folder, if it is not there yet."""
     if folder.exists() and not (folder / journal.FILE).exists():
         others = {path.name for path in folder.iterdir()} - {journal.LOCK}
         if others:
@@ -218,7 +169,8 @@ def _make(folder: Path) -> None:
         ) from None
 
 
-def _refuse_other_commands(records: dict[str, Record], jobs: Sequence[Job], folder: Path) -> None:
+def refuse_other_commands(records: dict[str, Record], jobs: Sequence[Job], folder: Path) -> None:
+    """Refuse jobs whose names stand for other commands in this folder."""
     for job in jobs:
         known = records.get(job.name)
         if known is not None and known.job.options != job.options:
@@ -228,7 +180,7 @@ def _refuse_other_commands(records: dict[str, Record], jobs: Sequence[Job], fold
             )
 
 
-def _forgive(records: dict[str, Record], book: Journal) -> None:
+def forgive(records: dict[str, Record], book: Journal) -> None:
     """Have what failed tried again, however often it was."""
     failed = [record for record in records.values() if record.state in ("failed", "cut")]
     book.write_all([{"event": "retry", "run": record.job.name} for record in failed])
@@ -236,7 +188,7 @@ def _forgive(records: dict[str, Record], book: Journal) -> None:
         record.retry()
 
 
-def _look(children: Children, jobs: Sequence[Job]) -> bool:
+def look(children: Children, jobs: Sequence[Job]) -> bool:
     """Whether runs take a GPU; refuses what cannot be made, one of each kind being looked at."""
     first = {job.kind: job for job in reversed(jobs)}
     found = children.look([job.options for job in first.values()])
@@ -266,7 +218,19 @@ def _before(records: dict[str, Record]) -> str:
     return f"before   {', '.join(found)}" if found else ""
 
 
-def _open(book: Journal, slots: Sequence[Slot], options: QueueOptions, cwd: Path) -> None:
+def open_queue(
+    book: Journal,
+    slots: Sequence[str],
+    options: QueueOptions,
+    cwd: Path,
+    backend: str = "local",
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    """Have the journal say who runs the sweep now, and how.
+
+    Args:
+        settings: of the cluster.
+    """
     book.write(
         "queue",
         format=journal.FORMAT,
@@ -274,61 +238,14 @@ def _open(book: Journal, slots: Sequence[Slot], options: QueueOptions, cwd: Path
         identity=journal.identity(os.getpid()),
         command=sys.argv,
         cwd=str(cwd),
-        slots=[str(slot) for slot in slots],
+        slots=list(slots),
         options=dataclasses.asdict(options),
+        backend=backend,
+        settings=dict(settings or {}),
     )
-
-
-def _all_swept(records: dict[str, Record], folder: Path) -> list[SweptRun]:
-    return [
-        _swept(Row(record, Log(folder / name).read()), folder) for name, record in records.items()
-    ]
 
 
 def _ended(sweep: Sweep, screen: Screen) -> Sweep:
-    for line in _farewell(sweep):
+    for line in farewell(sweep):
         screen.say(line)
     return sweep
-
-
-def _swept(row: Row, folder: Path) -> SweptRun:
-    record, progress = row.record, row.progress
-    return SweptRun(
-        record.job.name,
-        record.state,
-        record.code,
-        folder / record.job.name,
-        record.job.command(folder),
-        progress.env_steps,
-        progress.train_return,
-        progress.eval_return,
-        record.tail,
-    )
-
-
-def _farewell(sweep: Sweep) -> list[str]:
-    done, all_ = len(sweep.runs) - len(sweep.failed), len(sweep.runs)
-    took = f"{done} of {all_} runs · {format_duration(sweep.seconds)}"
-    took += f" · slots {100 * sweep.utilization:.0f} % taken" if sweep.seconds else ""
-    what = sweep.status if sweep.status in EXIT_CODES else "finished"
-    lines = [f"{what} {took}", *_failures(sweep)]
-    if sweep.status in EXIT_CODES:
-        lines.append(f"the same command goes on; so does: rlpyt sweep retry {sweep.folder}")
-    elif not sweep.failed:
-        lines.append(f"rlpyt plot {sweep.folder}")
-    return lines
-
-
-def _failures(sweep: Sweep) -> list[str]:
-    failed = [run for run in sweep.runs if run.state == "failed"]
-    lines: list[str] = []
-    for run in failed[:SHOWN_FAILURES]:
-        lines.append(
-            f"failed   {run.name}: exit code {run.code}, {sweep.folder / LOGS / run.name}.log"
-        )
-        lines += [f"         {line}" for line in run.tail[-SHOWN_LINES:]]
-    if len(failed) > SHOWN_FAILURES:
-        lines.append(f"         and {len(failed) - SHOWN_FAILURES} more")
-    if failed:
-        lines.append(f"again with: rlpyt sweep retry {sweep.folder}")
-    return lines
