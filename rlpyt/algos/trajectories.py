@@ -57,7 +57,7 @@ class TrajectoryReader:
         trajectory = Trajectory(
             silence(self.agent.read(window.inputs()), over),
             silence(action, dead),
-            silence(kept.log_prob, dead),
+            kept.log_prob,
             *outcomes,
             live=~dead,
         )
