@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=100_000, help="steps before learning")
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--acting-device", default="auto", help="such as cuda:1")
     parser.add_argument("--precision", choices=["float32", "bf16"], default="float32")
     parser.add_argument("--compile", choices=["auto", "on", "off"], default="auto")
     parser.add_argument("--threads", type=int)
@@ -101,6 +102,7 @@ def whole(a: argparse.Namespace, folder: str) -> Run:
             None if a.how == "replicated" else a.groups,
             asynchronous=True,
             max_lag=a.max_lag,
+            acting_device=a.acting_device,
         ),
     )
 
