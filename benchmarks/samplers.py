@@ -106,17 +106,18 @@ def compared(task: str, n: int, a: argparse.Namespace) -> dict[str, Any]:
 
 
 def screened_ours(task: str, n: int, a: argparse.Namespace) -> dict[Contender, float]:
-    """Our settings, all in one process, and how fast each was."""
-    bench = (sys.executable, "-m", "rlpyt", "bench", "sampler", "ppo", "--env", ENVS[task])
-    bench = (*bench, "--num-envs", str(n), "--json", "--no-keep")
+    """Our settings, those of as many threads in one process, and how fast each was."""
     found = {}
-    for row in told([*bench, "--seconds", str(a.screen_seconds)]).get("measured", []):
-        native = row["vectorization"] == "native"
-        setting = ["--sampler", "native" if native else row["sampler"]]
-        setting += ["--workers", str(row["workers"])] if row["workers"] else []
-        setting += ["--groups", str(row["groups"])]
-        who = Contender("ours", " ".join(setting), (*bench, *setting))
-        found[who] = row["steps_per_second"]
+    for threads in THREADS[task]:
+        bench = (sys.executable, "-m", "rlpyt", "bench", "sampler", "ppo", "--env", ENVS[task])
+        bench = (*bench, "--num-envs", str(n), "--threads", threads, "--json", "--no-keep")
+        for row in told([*bench, "--seconds", str(a.screen_seconds)]).get("measured", []):
+            native = row["vectorization"] == "native"
+            setting = ["--sampler", "native" if native else row["sampler"]]
+            setting += ["--workers", str(row["workers"])] if row["workers"] else []
+            setting += ["--groups", str(row["groups"])]
+            name = " ".join([*setting, "--threads", threads])
+            found[Contender("ours", name, (*bench, *setting))] = row["steps_per_second"]
     if not found:
         raise SystemExit("none of ours could be measured")
     return found
