@@ -44,7 +44,16 @@ class StopSignal:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.name:
+            _show_cursor()
             os._exit(130 if number == signal.SIGINT else 143)
         global _asked_at
         _asked_at = time.monotonic()
         self.name = NAMES[signal.Signals(number)]
+
+
+def _show_cursor() -> None:
+    """Give a terminal its cursor back, which a live display hides and can no longer show."""
+    for stream in (1, 2):
+        if os.isatty(stream):
+            os.write(stream, b"\x1b[?25h\n")
+            return

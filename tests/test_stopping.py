@@ -62,6 +62,22 @@ def test_the_second_signal_ends_the_process_at_once(first, second):
         child.wait(5)
 
 
+def test_the_second_signal_gives_a_terminal_its_cursor_back():
+    """R3: what shows a run has hidden it."""
+    code = (
+        "import os, signal\nfrom rlpyt.stopping import StopSignal\n"
+        "with StopSignal():\n for _ in range(2): os.kill(os.getpid(), signal.SIGINT)"
+    )
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run([sys.executable, "-c", code], stdout=theirs, timeout=30)
+        assert done.returncode == 130
+        assert os.read(ours, 99).startswith(b"\x1b[?25h")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 def test_nothing_is_installed_outside_of_the_main_thread():
     before = signal.getsignal(signal.SIGINT)
     found = []

@@ -85,7 +85,7 @@ def alive(pids: list[int]) -> list[int]:
 
 def test_a_queue_killed_in_the_middle_goes_on_and_finishes_each_run_once():
     """B238; and a run of a sweep is the run that its command makes alone."""
-    words = [*QUICK, "--seeds", "5", "--env-steps", "3k"]
+    words = [*QUICK, "--seeds", "4", "--env-steps", "2k"]
     words.remove("600"), words.remove("--env-steps")
     with start(*words) as queue:
         until(lambda: len(events("end")) >= 1 and len(events("start")) > len(events("end")))
@@ -93,12 +93,12 @@ def test_a_queue_killed_in_the_middle_goes_on_and_finishes_each_run_once():
     started = [event["pid"] for event in events("start")]
     until(lambda: not alive(started), seconds=2)
     done = {event["run"] for event in events("end")}
-    assert len(done) < 5
+    assert len(done) < 4
     with start(*words) as queue:
         out, err = queue.communicate(timeout=60)
     assert queue.returncode == 0, out + err
     ends = Counter(event["run"] for event in events("end") if event["state"] == "finished")
-    assert list(ends.values()) == [1] * 5
+    assert list(ends.values()) == [1] * 4
     begun = [event["run"] for event in events("start")]
     assert all(begun.count(name) == 1 for name in done)
     folders = sorted(path.parent.name for path in FOLDER.glob("*/run.json"))
