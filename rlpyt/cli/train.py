@@ -39,7 +39,7 @@ class StartOptions:
     """Where a run's defaults come from, and what is shown of it."""
 
     preset: Annotated[str | None, arg(metavar="NAME")] = None
-    """Defaults to start from, such as atari (`rlpyt presets`), or none; unset: by the --env."""
+    """Defaults to start from: atari, say (`rlpyt presets`), a .json file, none; unset: by --env."""
 
     total_frames: Annotated[int | None, arg(metavar="INT")] = None
     """Atari: the run's length in emulator frames, in place of --env-steps."""
