@@ -1,5 +1,8 @@
 """Weights by version: an actor has all of one publication, whoever is at work or was killed."""
 
+import os
+import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
@@ -15,7 +18,7 @@ from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.models.flat import FlatParameters
 from rlpyt.samplers import published as module
 from rlpyt.samplers.published import Published
-from rlpyt.storage import zeros
+from rlpyt.storage import Memory, zeros
 
 
 class Anonymous:
@@ -140,8 +143,8 @@ def test_nothing_is_copied_twice_and_nothing_is_taken_before_the_first_publicati
 def test_a_change_of_any_one_number_is_published():
     learner, writer, actor, reader = pair()
     writer.publish()
-    for module in (learner.model, learner.normalizer):
-        for tensor in (*module.parameters(), *module.buffers()):
+    for part in (learner.model, learner.normalizer):
+        for tensor in (*part.parameters(), *part.buffers()):
             if tensor.numel():
                 version = writer.version
                 with torch.no_grad():
@@ -245,6 +248,43 @@ def test_an_agent_is_whole_whatever_is_published_while_it_is_taken(monkeypatch):
 
 def test_without_the_second_counter_it_tears(monkeypatch):
     assert any(taken_while_publishing(monkeypatch, seed, True)[1] for seed in range(8))
+
+
+def publish_forever(learner: Any, writer: Published) -> int:
+    """A process that publishes the numbers of versions until it is killed; returns its id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        while True:
+            fill(learner, (writer.version + 1) % 100)  # exact in bfloat16
+            writer.publish()
+    finally:
+        os._exit(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_that_publishes_and_is_killed_tears_nothing_for_another_that_takes():
+    memory = Memory()
+    learner, actor = agent(0), agent(1)
+    writer = Published(learner, memory, checked=True)
+    reader = Published(actor, memory, checked=True)
+    reader._counters, reader._sums = writer._counters, writer._sums
+    reader._buffers = writer._buffers
+    fill(learner, 1)
+    writer.publish()
+    versions: list[int] = []
+    for _ in range(5):
+        pid = publish_forever(learner, writer)
+        try:
+            end, before = time.monotonic() + 0.1, writer.version
+            while time.monotonic() < end or versions[-1] < before + 3:
+                versions.append(reader.take())
+                assert values(actor) == {float(versions[-1] % 100)}
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    assert versions == sorted(versions)
 
 
 # The protocol as a model, under every interleaving of its loads and stores.

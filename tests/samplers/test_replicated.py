@@ -21,6 +21,7 @@ from small_sampling import (
 )
 
 from rlpyt import training
+from rlpyt.algos import learner
 from rlpyt.errors import WorkerError
 from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.replicated import ReplicatedSampler
@@ -79,6 +80,15 @@ def test_weights_of_zero_reach_every_replica_with_the_next_window():  # B085
     for w, found in enumerate(actions):  # mean 0 and log-std 0: the action is the noise
         expected = noise[w * n : (w + 1) * n, :, -1:]
         assert np.allclose(found, expected, atol=1e-6) == (w > 0)
+
+
+def test_weights_of_a_compiled_update_reach_every_replica(monkeypatch, tmp_path):  # B086
+    # Traced as for the compiler, and run as it is: compiling takes half a minute.
+    monkeypatch.setattr(learner, "_compiled", lambda function, *args: function)
+    options: Any = {"strict": True, "loop": {"compile": "on", "env_steps": 400}}
+    replicas: Any = {"sampler": "replicated", "workers": 2}
+    one = fingerprint(outcome_of("ppo", tmp_path, **options).folder)
+    assert one == fingerprint(outcome_of("ppo", tmp_path, **options, **replicas).folder)
 
 
 def test_statistics_and_exploration_of_a_window_reach_every_replica():
