@@ -90,6 +90,15 @@ def main(argv: Sequence[str]) -> int:
     if wants_help(argv):
         _help()
         return 0
+    options, fixed = parse(argv)
+    with one_object(options.json) as print_object:
+        tuned = _tune(options, fixed)
+        print_object(tuned.as_dict())
+        return tuned.code
+
+
+def parse(argv: Sequence[str]) -> tuple[TuneOptions, list[str]]:
+    """What a command line asks for, and the options that all runs have, as they were typed."""
     own, flags = list(flags_of(TuneOptions())), run_flags(TuneOptions())
     given = scan([*own, *flags], argv, words=tuple(ALGORITHMS))
     mine = {flag: texts for flag, texts in given.options.items() if flag in own}
@@ -97,10 +106,7 @@ def main(argv: Sequence[str]) -> int:
     fixed = [x for f, texts in given.options.items() if f not in own for x in typed(*texts)]
     if any(flag.name == "seed" for flag in given.options):
         raise UsageError("--seed: a trial has the seeds from 0 on; say how many with --seeds")
-    with one_object(options.json) as print_object:
-        tuned = _tune(options, fixed)
-        print_object(tuned.as_dict())
-        return tuned.code
+    return options, fixed
 
 
 @dataclass(frozen=True)
@@ -198,7 +204,7 @@ def _tune(options: TuneOptions, fixed: Sequence[str], mode: Mode = "auto") -> Tu
         ) from None
     from rlpyt.launch.sweep import run_sweep
 
-    asked = _asked(options, fixed)
+    asked = asked_of(options, fixed)
     digest = hashlib.sha256(asked.content.encode()).hexdigest()[:8]
     shown = re.sub(r"[^\w.\-]+", "-", asked.env)
     folder = Path(options.runs) / (options.name or f"{shown}__{asked.algo}__tune__{digest}")
@@ -222,7 +228,7 @@ def _tune(options: TuneOptions, fixed: Sequence[str], mode: Mode = "auto") -> Tu
     return tuned
 
 
-def _asked(options: TuneOptions, fixed: Sequence[str]) -> Asked:
+def asked_of(options: TuneOptions, fixed: Sequence[str]) -> Asked:
     """What is tuned, each part checked as far as it can be alone."""
     from rlpyt.launch.jobs import tokens
     from rlpyt.launch.space import read_space

@@ -11,7 +11,7 @@ from small_queue import PretendedRuns, Sweeping, write_run
 from rlpyt import presets
 from rlpyt.cli import main
 from rlpyt.cli.sweep import run_flags, run_of
-from rlpyt.cli.tune import TuneOptions, _asked
+from rlpyt.cli.tune import TuneOptions, asked_of
 from rlpyt.cli.values import count, number
 from rlpyt.errors import UsageError
 from rlpyt.launch.space import Space, read_space
@@ -28,7 +28,9 @@ STEPS = 1000
 
 def asked(**more):
     options = TuneOptions("ppo", "CartPole-v1", over=OVER, **more)
-    return _asked(options, ["--env-steps", str(STEPS), "--num-envs", "2", "--minibatch-size", "32"])
+    return asked_of(
+        options, ["--env-steps", str(STEPS), "--num-envs", "2", "--minibatch-size", "32"]
+    )
 
 
 class Curves(PretendedRuns):
@@ -170,7 +172,7 @@ def test_an_impossible_combination_is_a_failed_trial(tmp_path):
     over = ("horizon=16,32", "state-interval=16,32")
     options = TuneOptions("ppo", "CartPole-v1", over=over, trials=12)
     fixed = "--env-steps 1000 --memory lstm --num-envs 4 --minibatch-size 64 --gamma 0.9"
-    tuning, sweeping = tune(tmp_path, _asked(options, fixed.split()))
+    tuning, sweeping = tune(tmp_path, asked_of(options, fixed.split()))
     assert set(states(tuning)) >= {"FAIL", "COMPLETE"} and len(states(tuning)) == 12
     assert "cannot be: state_interval=32 must divide horizon=16" in " ".join(
         sweeping.text.getvalue().split()
