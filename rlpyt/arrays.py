@@ -137,7 +137,10 @@ class NamedArrayTuple(metaclass=_FieldsToSlots):
         raise TypeError(f"a {type(self).__name__} is no array; use its fields {self._fields}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(self)
+        kind = type(self)
+        if kind._dynamic:  # by name: picklers of scripts would send a class of their own making
+            return _remade, (kind.__name__, kind._fields, *self)
+        return kind, tuple(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={_outline(v)}' for k, v in self.items())})"
@@ -276,6 +279,10 @@ def _dynamic(name: str, fields: tuple[str, ...]) -> _FieldsToSlots:
     _check_fields(name, fields, {})  # before a dict merges those of one name
     namespace = {"__annotations__": dict.fromkeys(fields, Any), "__module__": __name__}
     return _FieldsToSlots(name, (NamedArrayTuple,), namespace, dynamic=True)
+
+
+def _remade(name: str, fields: tuple[str, ...], *values: Any) -> NamedArrayTuple:
+    return namedarraytuple(name, fields)(*values)
 
 
 def _reduce_class(cls: _FieldsToSlots) -> str | tuple[Any, ...]:

@@ -31,7 +31,7 @@ SHARED = ("agent", "algorithm", "window", "replay", "episodes")
 
 def run_of(kind: str, folder: Path, *, sampler: SamplerOptions | None = None, **loop: Any) -> Any:
     """One of `small_runs`, without evaluations."""
-    given = {"eval_episodes": 0, "eval_interval": 0, "env_steps": 800, "checkpoint_interval": 0}
+    given = {"eval_episodes": 0, "eval_interval": 0, "env_steps": 500, "checkpoint_interval": 0}
     run = small_runs.make(kind, folder, **given | loop)
     return dataclasses.replace(run, sampler=sampler or SamplerOptions())
 
@@ -86,7 +86,7 @@ def parts_of(
     **sampler: Any,
 ) -> Parts:
     """The parts of a run, in other environments if some are given; nothing is started yet."""
-    run = run_of(kind, Path("runs"), sampler=SamplerOptions(**sampler), env_steps=total)
+    run = run_of(kind, Path("runs"), env_steps=total)
     options: Any = {"num_envs": num_envs}
     if env is not None:
         options |= {"env": env, "env_kwargs": env_kwargs or {}}
@@ -95,6 +95,7 @@ def parts_of(
             run,
             env=dataclasses.replace(run.env, **options),
             algo=dataclasses.replace(run.algo, **algo or {}),
+            sampler=SamplerOptions(**sampler),
         )
     )
 

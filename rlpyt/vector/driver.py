@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from rlpyt.block import fence
-from rlpyt.errors import WaitedTooLong, WorkerError
+from rlpyt.errors import StopAsked, WaitedTooLong, WorkerError
 from rlpyt.processes.handle import Child
 from rlpyt.processes.wait import LOOK, Waiting
 from rlpyt.samplers.options import SamplerOptions
@@ -16,6 +16,7 @@ from rlpyt.vector.handover import Handover
 from rlpyt.vector.staff import Staff, Workers
 
 TELL_AFTER = 5.0  # seconds of starting
+PATIENCE, HURRY = 10.0, 1.0  # seconds in which workers end by being asked
 
 
 @final
@@ -46,6 +47,7 @@ class Driver:
         self._waiting: Waiting | None = None  # for the workers that there are now
         self._workers: Workers | None = None
         self._asked_at = self._started_at = 0.0
+        self._patience = PATIENCE
         self._owing: set[int] = set()  # workers that were sent a message
         self._failures: list[int] = []  # process ids whose end was told of
 
@@ -60,7 +62,11 @@ class Driver:
             workers = self._staff.workers()
             self.working = list(range(len(workers.posts)))
             self._workers = workers
-            self._await_start(workers)
+            try:
+                self._await_start(workers)
+            except WorkerError as error:
+                self._failures.append(error.pid)
+                raise
         return self._workers
 
     @property
@@ -93,6 +99,9 @@ class Driver:
                 waiting.until(arrived, math.inf)
             except WorkerError as error:
                 waiting = self._go_on_without(error)
+            except StopAsked:  # who did not answer for so long will not end by being asked
+                self._patience = HURRY
+                raise
 
     def ask(self, what: str, given: Mapping[int, Any]) -> dict[int, Any]:
         """Ask workers by message, and return the answers of those that are still there then."""
@@ -108,7 +117,8 @@ class Driver:
     def close(self) -> list[WorkerError]:
         """End the workers; returns what went wrong meanwhile."""
         self._waiting = self._workers = None
-        return [error for error in self._staff.close() if error.pid not in self._failures]
+        errors = self._staff.close(self._patience)
+        return [error for error in errors if error.pid not in self._failures]
 
     def _send(self, i: int, message: Any) -> None:
         child = self.workers.children[i]
@@ -162,7 +172,7 @@ class Driver:
         """Wait for all environments to be made."""
         handover = workers.handover
         limit = self._limits.start_timeout or math.inf
-        every = min(LOOK, self._limit / 4, limit / 4)
+        every = min(LOOK, self._limit / 4, limit / 4, TELL_AFTER)
         waiting = self._waiting = self._staff.waiting("rows of the workers", self._watch, every)
 
         self._started_at = time.monotonic()

@@ -79,6 +79,7 @@ class _Worker:
         handover, storage = post.handover, post.places.rows(post.rows)
         self._given = handover.given[post.number]
         self._answered = handover.called[post.number]  # messages; earlier ones went to another
+        self._turn = 0  # the group whose turn is next
         self._lost = [replaces for _ in self.groups]
         self._rows = [_Rows(post, storage, columns) for columns in post.columns]
         self._envs: list[InProcess] = []
@@ -100,9 +101,9 @@ class _Worker:
         return self.handover.called[self.post.number] != self._answered
 
     def step(self) -> None:
-        """Make the next row of each group that is asked for one."""
+        """Make the next row of a group that is asked for one; they take turns."""
         asked, given = self.handover.asked, self._given
-        for g in self.groups:
+        for g in (*self.groups[self._turn :], *self.groups[: self._turn]):
             if asked[g] > given[g]:
                 begun = perf_counter()
                 self._make(g, given[g])
@@ -110,8 +111,8 @@ class _Worker:
                 self.handover.busy[self.post.number] += perf_counter() - begun
                 fence()
                 given[g] += 1
-                if g + 1 < len(self.groups):
-                    self.post.driver.ring()
+                self._turn = g + 1
+                return
 
     def _make(self, g: int, n: int) -> None:
         """Row n of a group, from the answer to the row before; lost episodes end there."""

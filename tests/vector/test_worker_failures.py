@@ -1,0 +1,381 @@
+"""What becomes of a worker that fails: the end of the run, another worker, or empty columns."""
+
+import os
+import re
+import signal
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from small_sampling import descendants, parts_of
+from small_workers import at_most, stream
+
+from rlpyt.arrays import tree_items, tree_leaves, tree_map
+from rlpyt.envs.spaces import to_spec
+from rlpyt.envs.spec import EnvSpec
+from rlpyt.errors import EnvironmentFault, StopAsked, WorkerError
+from rlpyt.logging.episodes import Episodes
+from rlpyt.processes.start import Processes
+from rlpyt.rows import example_row
+from rlpyt.stopping import StopSignal
+from rlpyt.storage import zeros
+from rlpyt.vector.lost import Blank
+
+B = 4
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Any:
+    before = descendants()
+    yield
+    deadline = time.monotonic() + 5
+    while descendants() - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert descendants() <= before
+
+
+def faulty(how: str = "raise", groups: int = 1, kind: str = "ppo", **given: Any) -> Any:
+    """Four environments on two workers, of which column 2 is faulty."""
+    names = ("where", "k", "once", "n", "column")
+    kwargs = {"column": 2, "how": how, **{x: given.pop(x) for x in names if x in given}}
+    options: Any = {"sampler": "workers", "workers": 2, "groups": groups, "strict": True}
+    return parts_of(kind, "small_workers:Faulty", kwargs, **options | given)
+
+
+def collect(parts: Any, windows: int = 2) -> Any:
+    try:
+        return stream(parts.sampler, windows)
+    finally:
+        parts.close()
+
+
+# The end of the run -----------------------------------------------------------------------------
+
+NAMED = r"worker \d \(pid \d+, environments [\d ,to]+\) "
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("where", "k"), [("step", 0), ("step", 37), ("reset", 0), ("reset", 3)])
+def test_an_environment_that_raises_is_named_with_its_traceback(where, k, groups):
+    """F1, B056."""
+    call = r"step\(" if where == "step" else r"reset\(seed=\d+\)"
+    says = NAMED + "failed: ValueError: a fault of its own"
+    with pytest.raises(WorkerError, match=says) as caught:
+        collect(faulty(where=where, k=k, groups=groups))
+    text = str(caught.value)
+    assert 2 in caught.value.columns and caught.value.pid
+    assert "Traceback" in text and "in misbehave" in text
+    assert np.char.find(text, "in environment 2 of 4 (small_workers:Faulty), ") > 0
+    assert re.search(rf"in environment 2 of 4 \(small_workers:Faulty\), {call}", text)
+
+
+def test_an_exception_that_cannot_be_pickled_arrives_as_text():
+    with pytest.raises(WorkerError, match="Unpicklable"):
+        collect(faulty("unpicklable"))
+
+
+def test_an_environment_that_cannot_be_closed_masks_nothing():
+    """F1: in close; its worker tells of it on stderr, and ends as the others do."""
+    assert len(collect(faulty(where="close")).reward)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("exit 0", "exited with code 0"),
+        ("exit 3", "exited with code 3"),
+        ("null pointer", "SIGSEGV"),
+        ("SIGABRT", "SIGABRT"),
+        ("SIGBUS", "SIGBUS"),
+        ("SIGKILL", r"killed by SIGKILL \(-9"),
+    ],
+)
+def test_a_death_is_noticed_at_once_with_its_cause(how, says, groups, tmp_path):
+    """F4, F5, B058: R1 and R2."""
+    parts = faulty(how, groups=groups, k=20)
+    parts.home.folder = tmp_path
+    try:
+        parts.sampler.reset()
+        begun = time.monotonic()
+        with pytest.raises(WorkerError, match=NAMED) as caught:
+            stream(parts.sampler, 2)
+        assert time.monotonic() - begun < 10  # 2 s where nothing else is at work
+    finally:
+        parts.close()
+    assert re.search(says, caught.value.message) and 2 in caught.value.columns
+    assert "environment 2, step" in caught.value.message
+    if how == "null pointer":
+        assert "in misbehave" in str(caught.value)  # faulthandler's trace
+
+
+@pytest.mark.parametrize("how", ["SIGSTOP", "sleep", "loop", "loop in C"])
+def test_a_call_that_does_not_return_ends_by_its_time_out(how, tmp_path):
+    """F7, B059: R1, R8."""
+    parts = faulty(how, groups=2, env_step_timeout=0.4, k=20)
+    parts.home.folder = tmp_path
+    begun = time.monotonic()
+    with pytest.raises(WorkerError, match=NAMED + "did not answer for 0.4 s") as caught:
+        collect(parts)
+    assert time.monotonic() - begun < 15  # 0.4 + 2 s where nothing else is at work
+    assert "environment 2, step" in str(caught.value)
+    stacks = list((tmp_path / "stacks").iterdir())
+    assert any("waits for" in file.read_text() for file in stacks)
+
+
+def test_control_a_slow_call_is_no_hang_and_without_a_limit_none_is():
+    """One step of 0.7 s, among others that keep their workers' hearts beating."""
+    rows = collect(faulty("slow", env_step_timeout=5.0))
+    assert (rows.observation[..., 0] == np.arange(B)).all()
+    collect(faulty("slow", env_step_timeout=0.0))
+    parts = faulty("sleep", env_step_timeout=0.0)
+    with pytest.raises(TimeoutError), at_most(1.5):
+        stream(parts.sampler, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for pid in descendants():
+            os.kill(pid, signal.SIGKILL)
+        parts.close()
+
+
+def test_control_without_looking_a_death_is_not_noticed(monkeypatch):
+    parts = faulty("SIGKILL", env_step_timeout=0.0)
+    parts.sampler.reset()
+    with monkeypatch.context() as patch:
+        patch.setattr(Processes, "look", lambda self: None)
+        with pytest.raises(TimeoutError), at_most(1.5):
+            stream(parts.sampler, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        parts.close()
+
+
+def test_a_constructor_that_raises_is_named():
+    """F3, B055."""
+    with pytest.raises(WorkerError, match="a fault of its own") as caught:
+        collect(faulty(where="init"))
+    assert "while environment 2 of 4 (small_workers:Faulty, train) was made" in str(caught.value)
+
+
+def test_a_constructor_that_never_returns_ends_by_the_limit_of_a_start():
+    """F3."""
+    with pytest.raises(
+        WorkerError, match="worker 1 .*did not answer for 0.5 s.*environment 2, make"
+    ):
+        collect(faulty("sleep", where="init", start_timeout=0.5))
+
+
+def test_a_slow_constructor_is_told_of(monkeypatch):
+    """F3: a line, and it goes on."""
+    monkeypatch.setattr("rlpyt.vector.driver.TELL_AFTER", 0.2)
+    parts, told = faulty("slow", where="init"), []
+    parts.sampler.envs._driver._tell = told.append
+    collect(parts)
+    assert len(told) == 1 and "is still starting after" in told[0]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_what_is_not_finite_is_named_as_in_one_process(groups):
+    """F9."""
+    for parts in (faulty("nan", groups=groups), faulty("nan", sampler="serial", workers=None)):
+        with pytest.raises(EnvironmentFault, match="observation of environment 2 .* at row"):
+            collect(parts)
+
+
+def test_an_answer_that_is_not_finite_reaches_no_worker():
+    """F10: of the second group, by its own number."""
+    parts = parts_of("normalized", sampler="workers", workers=1, groups=2)
+    try:
+        parts.sampler.reset()
+        act, count = parts.agent.act, [0]
+
+        def poisoned(inputs: Any, state: Any, draw: Any) -> Any:
+            action, info, state = act(inputs, state, draw)
+            count[0] += 1
+            if count[0] == 8:  # group 1 at row 3
+                action[1] = float("nan")
+            return action, info, state
+
+        parts.agent.act = poisoned
+        with pytest.raises(FloatingPointError, match="^action for environment 3 .* at row 3"):
+            parts.sampler.collect()
+    finally:
+        parts.close()
+
+
+def test_ctrl_c_during_a_hung_step_does_not_wait_for_the_time_out(monkeypatch):
+    monkeypatch.setattr("rlpyt.processes.wait.GRACE", 0.3)
+    parts = faulty("sleep", env_step_timeout=60.0)
+    begun = time.monotonic()
+    try:
+        with StopSignal() as stop:
+            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+            signal.setitimer(signal.ITIMER_REAL, 1.0)
+            with pytest.raises(StopAsked):
+                stream(parts.sampler, 2)
+        assert stop.name == "interrupted"
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            parts.close()
+    assert time.monotonic() - begun < 20
+
+
+# Another worker ---------------------------------------------------------------------------------
+
+WHERE = [("ppo", n) for n in (0, 13, 30, 31, 32)] + [("dqn", 5)]  # ppo's windows have 32 rows
+
+
+def windows_of(parts: Any, count: int) -> tuple[Any, Episodes, list[Any], dict[str, float]]:
+    """Answered rows of some windows, what is counted of them, and what the log says."""
+    episodes, found, collected = Episodes(B), [], []
+    try:
+        parts.sampler.reset()
+        for _ in range(count):
+            rows = parts.sampler.collect(None, 0).rows
+            found += episodes.count(rows, infos=parts.sampler.infos)
+            collected.append(tree_map(np.copy, rows[:-1]))
+        told = parts.sampler.metrics()
+    finally:
+        parts.close()
+    return tree_map(lambda *xs: np.concatenate(xs), *collected), episodes, found, told
+
+
+def same_until(rows: Any, whole: Any, b: int, n: int) -> None:
+    """Column b is as if nothing had been, up to what was answered to row n."""
+    for (name, x), (_, y) in zip(tree_items(rows), tree_items(whole), strict=True):
+        end = n if name == "truncated" else n + 1
+        assert np.array_equal(x[:end, b], y[:end, b]), (name, b)
+
+
+def lost_rows(rows: Any, lost: int, groups: int) -> dict[int, int]:
+    """The columns of the worker that failed in row `lost` of column 2; the last row of each.
+
+    Of the other group it had given a row more, whose answer was lost with it, or even two.
+    """
+    if groups == 1:
+        return {2: lost, 3: lost}
+    other = int(rows.cut[:, 0].argmax()) - 1
+    assert other in (lost + 1, lost + 2)
+    return {0: other, 2: lost}
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("kind", "lost"), WHERE)
+def test_a_worker_that_failed_is_replaced_and_the_rows_say_so(kind, lost, groups, tmp_path):
+    """R5, SEMANTICS 1: where the lost action was to be executed the episode is cut, and every
+    other row is as if nothing had been. In `ppo` that is the first row of a window, one in the
+    middle, the last two, and the boundary row of a window that was returned already."""
+    count = {"ppo": 3, "dqn": 40}[kind]
+    whole, _, _, _ = windows_of(parts_of(kind, "small_workers:Faulty", {"n": 40}), count)
+    given: Any = {"on_worker_failure": "restart", "once": str(tmp_path / "once")}
+    parts = faulty(kind=kind, k=lost, n=40, groups=groups, **given)
+    rows, episodes, found, told = windows_of(parts, count)
+    at = lost_rows(rows, lost, groups)
+    for b in range(B):
+        same_until(rows, whole, b, at.get(b, len(rows.reward)))
+        assert np.flatnonzero(rows.cut[:, b]).tolist() == ([at[b] + 1] if b in at else [])
+    for b, n in at.items():
+        assert rows.truncated[n, b] and not whole.truncated[n, b]
+        assert rows.first[n + 1, b] and not rows.last[n + 1, b] and not rows.reward[n + 1, b]
+        assert rows.observation[n + 1, b].tolist() == [b, 0, 0]  # of an environment made anew
+    assert np.array_equal(rows.first[1:], rows.last[:-1])
+    assert told["workers/restarts"] == 1 and told["workers/dropped"] == 0
+    assert episodes.env_steps == (~rows.last).sum()
+    assert all(40 <= e.length == e.raw_return for e in found)
+
+
+def test_a_reset_that_failed_is_not_done_again_in_the_same_way(tmp_path):
+    """A dead row is not cut: its episode had ended; the next one has the next reset's seed."""
+    given: Any = {"on_worker_failure": "restart", "once": str(tmp_path / "once")}
+    parts = faulty(where="reset", k=2, n=4, **given)
+    try:
+        rows = stream(parts.sampler, 1)
+        resets = parts.sampler.snapshot()["envs"]["resets"]
+    finally:
+        parts.close()
+    assert not rows.cut.any()  # column 3 had ended, too
+    assert resets[2] == rows.first[:, 2].sum() + 1
+    assert resets[0] == rows.first[:, 0].sum()
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "sleep", "exit 0"])
+def test_every_kind_of_failure_can_be_gone_on_after(how, tmp_path):
+    given: Any = {"on_worker_failure": "restart", "once": str(tmp_path / "once")}
+    parts = faulty(how, k=40, env_step_timeout=0.5, groups=2, **given)
+    rows, _, _, told = windows_of(parts, 3)
+    assert told["workers/restarts"] == 1 and rows.cut.sum() in (1, 2)
+
+
+def test_a_worker_that_dies_between_windows_is_replaced_when_it_is_asked(tmp_path):
+    """Its columns' boundary row stays as it was returned, until the next window answers it."""
+    parts = faulty(column=-1, n=40, on_worker_failure="restart")
+    try:
+        parts.sampler.reset()
+        first = tree_map(np.copy, parts.sampler.collect(None, 0).rows)
+        workers = parts.sampler.envs._driver.workers
+        os.kill(workers.children[1].pid, signal.SIGKILL)
+        time.sleep(0.05)
+        saved = parts.sampler.snapshot()  # which needs the worker, and replaces it already
+        rows = parts.sampler.collect(None, 0).rows
+        assert not first.truncated[-1].any()
+        assert rows.truncated[0].tolist() == [False, False, True, True]
+        assert rows.cut[1].tolist() == [False, False, True, True] and rows.cut.sum() == 2
+    finally:
+        parts.close()
+    alone = parts_of("ppo", "small_workers:Faulty", {"n": 40})
+    try:
+        assert alone.sampler.restore(saved) == [2, 3]
+        assert alone.sampler.collect(None, 0).rows.cut[1].tolist() == [False, False, True, True]
+    finally:
+        alone.close()
+
+
+def test_restarts_are_bounded():
+    parts = faulty(k=3, on_worker_failure="restart", max_restarts=2)
+    with pytest.raises(WorkerError, match="a fault of its own"):
+        collect(parts)
+    assert parts.sampler.envs._driver.restarts == 2
+
+
+# Empty columns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("kind", "lost"), [("ppo", 13), ("ppo", 31), ("ppo", 32), ("dqn", 5)])
+def test_columns_of_a_dropped_worker_hold_what_nothing_learns_from(kind, lost, groups):
+    """SEMANTICS 1: rows of zeros, first and truncated, for ever."""
+    count = {"ppo": 3, "dqn": 40}[kind]
+    whole, _, _, _ = windows_of(parts_of(kind, "small_workers:Faulty", {"n": 40}), count)
+    parts = faulty(kind=kind, k=lost, n=40, groups=groups, on_worker_failure="drop")
+    rows, episodes, found, told = windows_of(parts, count)
+    at = lost_rows(rows, lost, groups)
+    for b in range(B):
+        same_until(rows, whole, b, at.get(b, len(rows.reward)))
+    for b, n in at.items():
+        assert rows.truncated[n:, b].all() and rows.first[n + 1 :, b].all()
+        assert rows.cut[n + 1 :, b].all() and not rows.cut[: n + 1, b].any()
+        empty = rows[n + 1 :, b]
+        for leaf in tree_leaves((empty.observation, empty.reward, empty.terminated)):
+            assert not leaf.any()
+    assert told["workers/dropped"] == 2 and told["workers/restarts"] == 0
+    assert episodes.env_steps == (~rows.last).sum()
+    assert not [e for e in found if e.column in at]
+
+
+def test_the_last_worker_cannot_be_dropped():
+    parts = faulty(workers=1, on_worker_failure="drop")
+    with pytest.raises(WorkerError, match="a fault of its own"):
+        collect(parts)
+
+
+def test_zeros_out_of_bounds_are_the_nearest_that_an_observation_space_allows():
+    space = spaces.Dict({"a": spaces.Box(2.0, 3.0, (2,)), "b": spaces.Box(-5, -1, (), np.int32)})
+    spec = EnvSpec("e", to_spec(space, "observation"), to_spec(spaces.Discrete(2), "action"))
+    rows = zeros(example_row(spec), (2, 3))
+    Blank(spec).write(rows[0], rows[1])
+    assert (rows.observation.a[1] == 2).all() and (rows.observation.b[1] == -1).all()
+    assert rows.first[1].all() and rows.truncated.all() and rows.cut[1].all()
