@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rlpyt.api import load as load
     from rlpyt.arrays import NamedArrayTuple as NamedArrayTuple
     from rlpyt.arrays import namedarraytuple as namedarraytuple
-    from rlpyt.cli.sweep import sweep as sweep
-    from rlpyt.cli.tune import tune as tune
+    from rlpyt.cli.in_python import sweep as sweep
+    from rlpyt.cli.in_python import tune as tune
     from rlpyt.errors import EnvironmentFault as EnvironmentFault
     from rlpyt.errors import UsageError as UsageError
     from rlpyt.run import Run as Run
@@ -56,9 +56,9 @@ _HOMES = {
     "Run": "run",
     "Hooks": "runner",
     "resume": "training",
-    "sweep": "cli.sweep",
+    "sweep": "cli.in_python",
     "train": "training",
-    "tune": "cli.tune",
+    "tune": "cli.in_python",
 }
 __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -156,61 +154,6 @@ def parse(argv: Sequence[str]) -> tuple[Path, list[Job], SweepOptions]:
     return folder, jobs, options
 
 
-def sweep(
-    algos: str | Sequence[str],
-    env: Any,
-    *,
-    seeds: int | Sequence[int] | None = None,
-    grid: Mapping[str | tuple[str, ...], Sequence[Any]] | None = None,
-    name: str | None = None,
-    runs: str | Path = "runs",
-    dry_run: bool = False,
-    mode: Mode = "auto",
-    **given: Any,
-) -> Sweep:
-    """Make a run of every algorithm on every environment with every setting and seed.
-
-    As `rlpyt sweep` does: each run is a command that stands alone, in a process of its own. Called
-    again with the same arguments it goes on where it was.
-
-    Args:
-        algos: one of them, or several.
-        env: an id, module:Id, module:function, a function or class of a module; or several.
-        seeds: how many, counted from 0, or the seeds themselves.
-        grid: the values of each option that is varied; of options that are varied together, given
-            as a tuple of names, a tuple of values each.
-        name: of the sweep's folder; None goes by what is asked for.
-        runs: folder in which it is made.
-        dry_run: run nothing; `commands` of what is returned are those that would be run.
-        mode: "quiet" shows nothing, "plain" never redraws.
-        **given: options that all runs have, by flat name; those of `QueueOptions` as well.
-    """
-    from rlpyt.launch.jobs import Axis
-    from rlpyt.launch.outcome import planned
-    from rlpyt.launch.sweep import run_sweep
-
-    seeded = "seed" in given
-    how, fixed = queue_and_fixed(given, QueueOptions())
-    counts = () if seeds is None else (seeds,) if isinstance(seeds, int) else tuple(seeds)
-    options = SweepOptions(
-        (algos,) if isinstance(algos, str) else tuple(algos),
-        tuple(map(reference, [env] if isinstance(env, str) or callable(env) else env)),
-        counts,
-        name=name,
-        runs=str(runs),
-        queue=how,
-    )
-    axes = []
-    for names, values in (grid or {}).items():
-        several = isinstance(names, tuple)
-        points = [tuple(map(text_of, x)) if several else (text_of(x),) for x in values]
-        axes.append(Axis(names if several else (names,), tuple(points)))
-    folder, jobs = expanded(options, axes, fixed, seeded)
-    if dry_run:
-        return planned(folder, jobs)
-    return run_sweep(folder, jobs, how, mode=mode)
-
-
 def expanded(
     options: SweepOptions, axes: Sequence[Axis], fixed: Sequence[str], seeded: bool
 ) -> tuple[Path, list[Job]]:
@@ -264,51 +207,9 @@ def negated(flag: Flag) -> list[str]:
     return [f"--no-{spelling[2:]}" for spelling in flag.spellings] if flag.hint is bool else []
 
 
-def text_of(value: Any) -> str:
-    """A value from Python as it is typed, those of an option that takes several apart."""
-    if isinstance(value, Mapping):
-        return shlex.join(f"{key}={x!r}" for key, x in value.items())
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return shlex.join(map(text_of, value))
-    return "none" if value is None else str(value)
-
-
 def run_of(options: Sequence[str]) -> Run:
     """The run that `rlpyt train` would make."""
     return train.parse(options)[0]
-
-
-def queue_and_fixed(
-    given: Mapping[str, Any], queue: QueueOptions
-) -> tuple[QueueOptions, list[str]]:
-    """Options from Python, parted into the queue's and, as they are typed, those of all runs."""
-    from rlpyt.launch.jobs import tokens
-
-    of_queue = {flag.name for flag in flags_of(QueueOptions())}
-    changes = {key: value for key, value in given.items() if key in of_queue}
-    flags = run_flags(SweepOptions())
-    fixed = [
-        token
-        for key, value in given.items()
-        if key not in of_queue
-        for token in tokens(key, text_of(value), flags)
-    ]
-    return dataclasses.replace(queue, **changes), fixed
-
-
-def reference(env: str | Callable[..., Any]) -> str:
-    """An environment as a command names it."""
-    if isinstance(env, str):
-        return env
-    module, name = getattr(env, "__module__", "__main__"), getattr(env, "__qualname__", "")
-    if module == "__main__" or not name.isidentifier():
-        raise UsageError(
-            f"env={env!r}: a run of a sweep is a command of its own, which cannot name this; put "
-            "it at the top of a module, and give module:function"
-        )
-    return f"{module}:{name}"
 
 
 def _show(folder: Path, jobs: Sequence[Job], *, as_json: bool) -> int:

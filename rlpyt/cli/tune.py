@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from rlpyt.cli.output import one_object
 from rlpyt.cli.parsing import Given, read, scan, wants_help
-from rlpyt.cli.sweep import negated, queue_and_fixed, reference, run_flags, run_of, text_of, typed
+from rlpyt.cli.sweep import negated, run_flags, run_of, typed
 from rlpyt.cli.values import count, number
 from rlpyt.errors import UsageError
 from rlpyt.flags import flags_of
@@ -92,7 +92,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     options, fixed = parse(argv)
     with one_object(options.json) as print_object:
-        tuned = _tune(options, fixed)
+        tuned = run_tuning(options, fixed)
         print_object(tuned.as_dict())
         return tuned.code
 
@@ -134,66 +134,12 @@ class Tuned:
         return dataclasses.asdict(self) | {"folder": str(self.folder), "preset": preset}
 
 
-def tune(
-    algo: str,
-    env: Any,
-    *,
-    over: Mapping[str, str | Sequence[Any]],
-    trials: int = 20,
-    seeds: int = 1,
-    metric: str = TuneOptions.metric,
-    minimize: bool = False,
-    prune: bool = True,
-    sampler_seed: int = 0,
-    out: str | Path | None = None,
-    name: str | None = None,
-    runs: str | Path = "runs",
-    mode: Mode = "auto",
-    **given: Any,
-) -> Tuned:
-    """Search the options of an algorithm for those with the best return.
-
-    As `rlpyt tune` does. Called again with the same arguments it goes on where it was.
+def run_tuning(options: TuneOptions, fixed: Sequence[str], mode: Mode = "auto") -> Tuned:
+    """Search, and write the winner.
 
     Args:
-        algo, env: as for `rlpyt.sweep`, one each.
-        over: what is searched: "0.9..0.999", "log:1e-5..1e-2", or a list of choices.
-        trials: settings to try, those of earlier calls included.
-        seeds: runs of a trial, whose mean counts.
-        metric: column of progress.csv whose last value counts.
-        minimize: the least value is the best.
-        prune: end trials that are below the median of the others.
-        sampler_seed: of what is tried.
-        out: preset that the winner is written to; None is best.json in the folder.
-        name: of the folder; None goes by what is asked for.
-        runs: folder in which it is made.
-        mode: "quiet" shows nothing, "plain" never redraws.
-        **given: options that all runs have, by flat name; those of `QueueOptions` as well.
+        fixed: options that all runs have, as they are typed.
     """
-    how, fixed = queue_and_fixed(given, TuneOptions().queue)
-    ranges = [
-        f"{key}={value if isinstance(value, str) else ','.join(map(text_of, value))}"
-        for key, value in over.items()
-    ]
-    options = TuneOptions(
-        algo,
-        reference(env),
-        trials,
-        tuple(ranges),
-        seeds,
-        metric,
-        minimize,
-        prune,
-        sampler_seed,
-        None if out is None else str(out),
-        name,
-        str(runs),
-        how,
-    )
-    return _tune(options, fixed, mode)
-
-
-def _tune(options: TuneOptions, fixed: Sequence[str], mode: Mode = "auto") -> Tuned:
     try:
         from rlpyt.launch.tuning import Tuning
     except ModuleNotFoundError as error:

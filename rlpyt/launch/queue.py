@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rlpyt.errors import UsageError
 from rlpyt.launch import estimate, leftovers
@@ -17,6 +17,7 @@ from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record, State, identity, job_event
 from rlpyt.launch.progress import EVALUATION, Log, Output, Progress, need
 from rlpyt.launch.slots import Slot
+from rlpyt.launch.source import NoMore, Source
 from rlpyt.launch.table import Row, Screen, summary
 from rlpyt.stopping import StopSignal
 
@@ -27,49 +28,6 @@ STARTERS = 3  # that may die one after the other without a run that ended
 LOGS = "logs"
 STOPPED = (75, 130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes of a run that was stopped
 SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
-
-
-class Source(Protocol):
-    """Where jobs come from that are not known from the beginning, and who watches all of them."""
-
-    def begin(self, records: dict[str, Record], say: Callable[[str], None]) -> Sequence[Job]:
-        """Take up what an earlier queue left; returns the jobs that are to go on."""
-        ...
-
-    def next(self) -> Job | None:
-        """A job to start now; None where there is none now."""
-        ...
-
-    def more(self) -> bool:
-        """Whether there may be another job later."""
-        ...
-
-    def seen(self, job: Job, progress: Progress) -> bool:
-        """Take a look at a job that runs; True ends it."""
-        ...
-
-    def ended(self, job: Job, state: State, progress: Progress) -> None:
-        """Hear that a job will not run again."""
-        ...
-
-
-class NoMore:
-    """The source of a queue whose jobs are all known."""
-
-    def begin(self, records: dict[str, Record], say: Callable[[str], None]) -> Sequence[Job]:
-        return []
-
-    def next(self) -> Job | None:
-        return None
-
-    def more(self) -> bool:
-        return False
-
-    def seen(self, job: Job, progress: Progress) -> bool:
-        return False
-
-    def ended(self, job: Job, state: State, progress: Progress) -> None:
-        pass
 
 
 @dataclass

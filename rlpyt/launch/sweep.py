@@ -20,8 +20,9 @@ from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
 from rlpyt.launch.outcome import Sweep, failures, farewell, swept
 from rlpyt.launch.progress import EVALUATION, Log
-from rlpyt.launch.queue import Queue, Source
+from rlpyt.launch.queue import Queue
 from rlpyt.launch.slots import check_threads, describe, plan
+from rlpyt.launch.source import Source
 from rlpyt.launch.table import Row, Screen, summary, table
 from rlpyt.logging.displays import Mode, choose
 
@@ -62,7 +63,8 @@ def run_sweep(
         stack.callback(book.close)
         screen = Screen(choose(mode, None), total or len(jobs))
         stack.callback(screen.close)
-        screen.say(f"sweep · {total or len(jobs)} runs · {folder}")
+        count = total or len(jobs)
+        screen.say(f"sweep · {count} run{'s' if count > 1 else ''} · {folder}")
         if before := _before(records):
             screen.say(before)
         if again:

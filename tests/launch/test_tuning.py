@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from small_queue import PretendedRuns, Sweeping, write_run
 
+import rlpyt
 from rlpyt import presets
 from rlpyt.cli import main
 from rlpyt.cli.sweep import run_flags, run_of
@@ -239,16 +240,21 @@ def test_without_optuna_it_is_said_how_to_install_it(capsys, monkeypatch):
 
 
 def test_the_winner_is_a_preset_that_trains(capsys):
+    few = {"env_steps": 400, "num_envs": 4, "horizon": 25, "minibatch_size": 50, "eval_episodes": 1}
+    over = {"lr": "log:1e-4..1e-2", "normalize_observation": [True, False]}
+    first = rlpyt.tune("ppo", "CartPole-v1", over=over, trials=1, mode="quiet", **few)
+    assert (first.status, first.code, first.trials, first.trial) == ("finished", 0, 1, 0)
     words = "ppo --env CartPole-v1 --env-steps 400 --num-envs 4 --horizon 25 --minibatch-size 50"
-    words += (
-        " --eval-episodes 1 --trials 2 --over lr=log:1e-4..1e-2 normalize-observation=true,false"
-    )
-    assert main(["tune", *words.split(), "--quiet", "--json"]) == 0
+    words += " --eval-episodes 1 --trials 2 --over lr=log:1e-4..1e-2"
+    words += " normalize_observation=true,false --quiet --json"
+    assert main(["tune", *words.split()]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["folder"] == str(first.folder)  # it went on
     assert found["trials"] == 2 and found["status"] == "finished"
     run = presets.choose("ppo", "CartPole-v1", found["preset"])
     assert run.algo.lr == float(found["options"]["lr"])
-    assert run.algo.normalize_observation == (found["options"]["normalize-observation"] == "true")
+    normalized = found["options"]["normalize_observation"]
+    assert run.algo.normalize_observation == (normalized == "true")
     assert (run.loop.env_steps, run.env.num_envs, run.algo.horizon) == (400, 4, 25)
     assert run.loop.seed is None and run.loop.eval_interval == 0  # of where and when, nothing
     train = ["train", "ppo", "--env", "Acrobot-v1", "--preset", found["preset"], "--horizon", "50"]
