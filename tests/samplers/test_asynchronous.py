@@ -1,5 +1,6 @@
 """Sampling in the background: the ratio holds, nothing is torn, every process is told of."""
 
+import itertools
 import os
 import signal
 import threading
@@ -56,8 +57,10 @@ def test_steps_are_counted_as_the_learner_counts_them():
         assert env_steps_of(rows) == counter.env_steps
 
 
-@pytest.mark.parametrize("kind", ["dqn", "r2d1", "sac", "impala"])
-@pytest.mark.parametrize("sampler", ["serial", "workers", "replicated"])
+@pytest.mark.parametrize(
+    ("kind", "sampler"),
+    [*itertools.product(["dqn", "impala"], SIDES), ("r2d1", "serial"), ("sac", "serial")],
+)
 def test_runs_end_with_the_right_number_of_steps_and_updates(kind, sampler, tmp_path):  # B089
     begun: list[int] = []
 

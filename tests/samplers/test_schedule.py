@@ -18,11 +18,9 @@ SIDES: dict[str, Any] = {
 CASES = [
     ("dqn", "serial"),
     ("dqn-frames", "workers"),
-    ("rainbow", "replicated"),
+    ("td3", "replicated"),  # with a normalizer
     ("r2d1", "serial"),
-    ("sac", "replicated"),
     ("sac-lstm", "serial"),
-    ("td3", "workers"),  # with a normalizer
     ("impala", "workers"),
     ("impala", "serial"),
     ("appo-lstm", "replicated"),
