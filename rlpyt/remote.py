@@ -37,6 +37,7 @@ from rlpyt.samplers.sampler import Sampler
 from rlpyt.samplers.schedule import Schedule, ScheduledSampler
 from rlpyt.storage import Memory
 from rlpyt.vector import staff as vector_staff
+from rlpyt.vector.beating import Beating
 from rlpyt.vector.choose import environments
 from rlpyt.vector.making import Making, registered_here
 from rlpyt.vector.workers import WorkerEnvironments
@@ -136,7 +137,7 @@ def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
         lent = vector_staff.Lent(context, helpers)
         envs: Any = WorkerEnvironments(lent, window, limits)
     elif resolved.vectorization == "native":
-        envs = _alone(plan)
+        envs = Beating(_alone(plan), context.heart)
     else:
         envs = plan.making(range(plan.making.total), context.heart)
     return Collector(plan.sampler(envs, agent, window, range(plan.making.total)), agent)

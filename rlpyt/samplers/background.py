@@ -98,12 +98,12 @@ class _Work:
         sampler.seconds = {"env": 0.0, "act": 0.0}
         window = sampler.collect(sampler.rows_for(self._total - before), before)
         self._env_steps += env_steps_of(window.rows)
-        link.over = self._env_steps >= self._total
         link.seconds[ENV] += sampler.seconds["env"]
         link.seconds[ACT] += sampler.seconds["act"]
         w, infos = link.turns.look(), dict(sampler.infos)
         link.write(w, Entry(window.start, window.horizon, before, version, bool(infos)))
         link.turns.publish()
+        link.over = self._env_steps >= self._total  # not before: the learner takes it for an end
         self.context.main_bell.ring()
         if infos:
             self.context.control.send((-1 - w, infos), math.inf)

@@ -76,7 +76,7 @@ class Branch:
     def look_for_hangs(self, since: float, seconds: float) -> None:
         """Raise WorkerError, and end the sampler, where it is in one call for too long."""
         child, processes = self.child, self._processes
-        if child.heart.column is not None and child.heart.age(since) > seconds:
+        if str(child.heart) and child.heart.age(since) > seconds:
             assert processes is not None
             raise processes.overdue(child, seconds)
 

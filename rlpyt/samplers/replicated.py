@@ -226,7 +226,7 @@ class ReplicatedSampler:
         for i in self._working:
             child = crew.children[i]
             child.look()
-            if limit and child.heart.column is not None and child.heart.age(self._asked_at) > limit:
+            if limit and str(child.heart) and child.heart.age(self._asked_at) > limit:
                 raise self._staff.overdue(child, limit)
 
     def _go_on_without(self, error: WorkerError, within: bool) -> None:
