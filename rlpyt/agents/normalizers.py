@@ -55,15 +55,23 @@ class ObservationNormalizer(nn.Module):
 
         return tree_map(read, observation)
 
-    def update(self, observation: Any) -> None:
-        """Merge the statistics of rows [T, B, ...], once each."""
+    def update(self, observation: Any, kept: Tensor | None = None) -> None:
+        """Merge the statistics of rows, once each.
+
+        Args:
+            observation: [T, B, ...].
+            kept: [T, B], those that are merged; None: all.
+        """
         before = int(self.count)
         for i, (_, leaf) in enumerate(tree_items(observation)):
             moments = self._buffers.get(f"moments{i}")
             if moments is None:
                 continue
-            values = leaf.flatten(0, 1).to(torch.float64)
+            values = leaf.flatten(0, 1) if kept is None else leaf[kept]
+            values = values.to(torch.float64)
             n = len(values)
+            if not n:
+                return
             mean = values.mean(0)
             delta = mean - moments[0]
             moments[1] += ((values - mean) ** 2).sum(0) + delta**2 * (before * n / (before + n))
@@ -72,7 +80,7 @@ class ObservationNormalizer(nn.Module):
             self.get_buffer(f"mean{i}").copy_(moments[0])
             self.get_buffer(f"scale{i}").copy_(1 / std)
         _, first = tree_items(observation)[0]
-        self.count += first.shape[0] * first.shape[1]
+        self.count += first.shape[0] * first.shape[1] if kept is None else int(kept.sum())
 
 
 class RewardScale(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from rlpyt.agents.normalizers import RewardScale
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.options import PolicyGradientOptions
 from rlpyt.arrays import NamedArrayTuple, tree_map
-from rlpyt.rows import Window
+from rlpyt.rows import Row, Window
 from rlpyt.storage import to_device
 
 
@@ -67,5 +68,16 @@ class OutcomeReader:
 def observe(agent: PolicyGradientAgent, window: Window) -> None:
     """Merge the window's observations into the agent's normalizer, after the update."""
     if agent.normalizer is not None:
-        observation = to_device(window.inputs().observation, agent.device)
-        agent.normalizer.update(tree_map(lambda x: x[:-1], observation))
+        observation = tree_map(lambda x: x[:-1], window.inputs().observation)
+        seen = observation, kept_rows(window.rows)
+        agent.normalizer.update(*to_device(seen, agent.device))
+
+
+def kept_rows(rows: Row) -> Tensor | None:
+    """[T, B] which of rows 0 .. T-1 statistics are made of; None: all.
+
+    Left out are those that belong to no episode, of environments that were given up: only there
+    is a row the first and the last at once.
+    """
+    void = rows.first[:-1] & rows.last[:-1]
+    return torch.from_numpy(~void) if np.count_nonzero(void) else None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.algos.options import ReplayOptions
+from rlpyt.algos.outcomes import kept_rows
 from rlpyt.arrays import NamedArrayTuple, tree_map
 from rlpyt.means import Means
 from rlpyt.replays.replay import Replay
@@ -151,8 +152,9 @@ class ReplayLearning(ABC):
     def observe(self, window: Any) -> None:
         """Merge the window's observations into the normalizer, after its updates."""
         if self.agent.normalizer is not None:
-            seen = tree_map(lambda x: x[:-1], window.rows.observation)
-            self.agent.normalizer.update(to_device(as_tensors(seen), self.agent.device))
+            observation = as_tensors(tree_map(lambda x: x[:-1], window.rows.observation))
+            seen = observation, kept_rows(window.rows)
+            self.agent.normalizer.update(*to_device(seen, self.agent.device))
 
     def metrics(self) -> dict[str, float]:
         """Counts of rows and updates, by tag."""

@@ -12,6 +12,7 @@ from small_parts import ChanceEnv, collected, make
 from toys import CountEnv
 
 from rlpyt.agents.normalizers import ObservationNormalizer, RewardScale
+from rlpyt.algos.outcomes import observe
 from rlpyt.arrays import namedarraytuple
 
 Seen = namedarraytuple("Seen", ["camera", "speed", "goal"])
@@ -153,6 +154,31 @@ def test_rows_of_windows_are_merged_once_each_after_their_update():
         assert not torch.equal(before, parts.agent.normalizer.mean0)
     rows = np.concatenate(seen).reshape(-1, 3).astype(np.float64)
     np.testing.assert_allclose(statistics(parts.agent.normalizer, 0), (rows.mean(0), rows.var(0)))
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+def test_rows_of_environments_that_were_given_up_are_no_part_of_statistics(given_up):
+    """R5: they are zeros, first and last at once, for ever; without the latter they would count."""
+    parts = make(normalize_observation=True)
+    parts.sampler.reset()
+    window = parts.sampler.collect()
+    rows = window.rows[:, 1:2]
+    rows.observation[3:], rows.first[3:] = 0, True
+    rows.truncated[3:], rows.terminated[3:] = given_up, False
+    seen = window.rows.observation[:-1]
+    kept = np.ones(seen.shape[:2], np.bool_)
+    kept[3:, 1] = not given_up
+    observe(parts.agent, window)
+    found = parts.agent.normalizer
+    assert int(found.count) == kept.sum()
+    np.testing.assert_allclose(statistics(found, 0)[0], seen[kept].astype(float).mean(0))
+
+
+def test_rows_of_which_none_counts_change_nothing():
+    normalizer = ObservationNormalizer(np.zeros(2, np.float32))
+    normalizer.update(torch.ones(3, 2, 2), torch.zeros(3, 2, dtype=torch.bool))
+    assert int(normalizer.count) == 0
+    assert torch.equal(normalizer(torch.ones(2)), torch.ones(2))
 
 
 def test_evaluation_reads_by_the_training_statistics_and_leaves_them():
