@@ -1,0 +1,102 @@
+"""An environment of this process that does not return ends it, with code 1 and its stacks."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_sampling import outcome_of
+from toys import CountEnv
+
+from rlpyt import noise
+from rlpyt.cli import main
+from rlpyt.envs.make import describe
+from rlpyt.envs.options import EnvOptions
+from rlpyt.noise import ResetSeeds
+from rlpyt.rows import example_row
+from rlpyt.storage import zeros
+from rlpyt.training import resume
+from rlpyt.vector import watchdog
+from rlpyt.vector.in_process import InProcess
+from rlpyt.vector.watchdog import Watchdog
+
+TRAIN = ["ppo", "--env", "small_workers:Faulty", "--env-steps", "800", "--num-envs", "4"]
+TRAIN += ["--horizon", "8", "--minibatch-size", "16", "--eval-episodes", "0", "--name", "run"]
+TRAIN += ["--checkpoint-interval", "100", "--env-step-timeout", "0.5"]
+
+
+@pytest.mark.parametrize(("how", "named"), [("sleep", True), ("loop in C", False)])
+def test_a_hung_environment_of_a_command_ends_it(how, named, tmp_path):
+    """F7, serial: also where a loop in C holds the interpreter's lock, then without its name."""
+    given = ["--env-kwargs", "column=2", "k=150", f"how={how}", f"once={tmp_path / 'once'}"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "rlpyt", "train", *TRAIN, *given],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert ran.returncode == 1, ran.stderr
+    assert "in misbehave" in ran.stderr  # the stacks
+    if named:
+        assert "environment 2 did not return for 0.5" in ran.stderr
+        assert "rlpyt resume runs/run" in ran.stderr
+        assert "in misbehave" in (tmp_path / "runs" / "run" / "stacks" / "main.txt").read_text()
+    resumed = resume(tmp_path / "runs" / "run", mode="quiet")
+    assert resumed.status == "finished"  # from the newest checkpoint
+
+
+def test_control_a_slow_environment_and_a_slow_learner_are_no_hang(monkeypatch):
+    """Steps of 0.7 s are within the limit, and a window's learning of any length is none."""
+    given = ["--env-kwargs", "column=2", "k=150", "how=slow", "--env-steps", "640"]
+    argv = [x for x in TRAIN if x not in ("--env-steps", "800", "0.5")]
+    argv[argv.index("--env-step-timeout") :] = ["--env-step-timeout", "1.0"]
+    ended = []
+    monkeypatch.setattr(Watchdog, "_end", lambda self, seconds: ended.append(seconds))
+    from rlpyt.algos.learner import Learner
+
+    step, slept = Learner.step, []
+
+    def slow(self: Any, *args: Any) -> Any:
+        if not slept:
+            slept.append(time.sleep(1.5))
+        return step(self, *args)
+
+    monkeypatch.setattr(Learner, "step", slow)
+    assert main(["train", *argv, *given]) == 0
+    assert not ended and slept
+
+
+def test_a_library_call_has_no_watchdog(tmp_path):
+    assert outcome_of("ppo", tmp_path).runner.parts.home.watchdog is None
+
+
+def watched(seconds: float) -> tuple[Watchdog, InProcess]:
+    dog = Watchdog(seconds)
+    spec = describe(CountEnv(), EnvOptions("count"))
+    seeds = ResetSeeds(0, noise.TRAINING_RESETS)
+    envs = InProcess([CountEnv(), CountEnv()], spec, seeds, heart=dog.heart)
+    dog.watch(envs)
+    return dog, envs
+
+
+def test_the_heart_beats_for_each_call_until_they_are_seen_to_be_fast(monkeypatch):
+    monkeypatch.setattr(watchdog, "_FAST", 0)
+    dog, envs = watched(0.2)
+    rows = zeros(example_row(envs.spec), (2, 2))
+    envs.reset(rows[0])
+    before = dog.heart.beats
+    envs.send(rows[0], rows[1])
+    each = dog.heart.beats - before
+    with dog:
+        deadline = time.monotonic() + 10
+        while dog.heart.beats - before > 1 and time.monotonic() < deadline:
+            before = dog.heart.beats
+            envs.send(rows[0], rows[1])
+            time.sleep(0.01)
+    assert each == 3  # the row, two steps
+    assert dog.heart.beats - before == 1  # the row
+    assert str(dog.heart) == ""
