@@ -86,6 +86,7 @@ class Queue:
         self._took: float | None = None
         self._starters = 0
         self._stop = ""
+        self._signal = StopSignal()
 
     @property
     def seconds(self) -> float:
@@ -102,7 +103,7 @@ class Queue:
         self._children = children
         (self.folder / LOGS).mkdir(exist_ok=True)
         try:
-            with StopSignal() as stop:
+            with self._signal as stop:
                 self._recover()
                 self._add([*jobs, *self._source.begin(self.records, self._screen.say)])
                 self._begun = time.monotonic()
@@ -164,16 +165,17 @@ class Queue:
             return True
         return not self._stop and (bool(self._todo) or self._source.more())
 
-    def _fill(self) -> None:
+    def _fill(self, *, drawing: bool = True) -> None:
+        """Start jobs in the free slots; where `drawing`, the source may bring more of them."""
         taken = {attempt.slot.number for attempt in self._running.values()}
         for slot in self.slots:
             if slot.number not in taken:
-                name = self._next()
+                name = self._next(drawing)
                 if name is None:
                     return
                 self._start(name, slot)
 
-    def _next(self) -> str | None:
+    def _next(self, drawing: bool) -> str | None:
         """The next job that has to run; those that are done show on the way."""
         for _ in range(len(self._todo)):
             name = self._todo.popleft()
@@ -189,10 +191,10 @@ class Queue:
             except UsageError as error:
                 self._note(name, "failed", 2, 0.0, [str(error)])
                 self._over(name)
-        while (job := self._source.next()) is not None:
+        while drawing and (job := self._source.next()) is not None:
             self._add([job])
             if job.name in self._todo:
-                return self._next()
+                return self._next(drawing)
         return None
 
     def _start(self, name: str, slot: Slot) -> None:
@@ -211,6 +213,7 @@ class Queue:
         except StarterDied as death:
             self._revive(death)
             return
+        ended: list[tuple[str, Attempt, int]] = []
         for answer in answers:
             name = answer.get("started") or answer.get("ended")
             if name not in self._running:
@@ -221,13 +224,18 @@ class Queue:
                 slot = self._running[name].slot.number
                 self._book.write("start", run=name, slot=slot, pid=record.pid, identity=who)
             else:
-                self._starters = 0
-                self._ended(name, answer["code"])
+                ended.append((name, self._running.pop(name), answer["code"]))
+        if ended and not self._signal.name:
+            self._fill(drawing=False)  # no slot waits for what is written of the run before
+        for one in ended:
+            self._starters = 0
+            self._ended(*one)
 
     def _revive(self, death: StarterDied) -> None:
         """All runs died with their starter; they are gone on with under another."""
-        for name in list(self._running):
-            self._ended(name, None)
+        died, self._running = self._running, {}
+        for name, attempt in died.items():
+            self._ended(name, attempt, None)
         self._children.close()
         self._starters += 1
         if self._starters == STARTERS:
@@ -235,8 +243,8 @@ class Queue:
         if not self._stop:
             self._children = self._open_children()
 
-    def _ended(self, name: str, code: int | None) -> None:
-        attempt, record = self._running.pop(name), self.records[name]
+    def _ended(self, name: str, attempt: Attempt, code: int | None) -> None:
+        record = self.records[name]
         self.busy_seconds += attempt.seconds
         state = self._judge(code, attempt.pruned)
         stranger = state == "cut" and code is not None and not self._stop

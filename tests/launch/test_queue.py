@@ -27,6 +27,19 @@ def test_every_job_runs_once_and_never_two_in_a_slot(folder):
     assert sweeping.runs.most == 2 and sweeping.runs.closed
 
 
+def test_no_slot_waits_for_what_is_written_of_the_run_before(folder, monkeypatch):
+    write, taken = Journal.write_all, []
+    sweeping = Sweeping(folder)
+
+    def seen(self, events):
+        taken.extend(len(sweeping.runs._runs) for event in events if event["event"] == "end")
+        write(self, events)
+
+    monkeypatch.setattr(Journal, "write_all", seen)
+    sweeping.run(jobs(6))
+    assert taken == [2, 2, 2, 2, 1, 0]
+
+
 class Killed(BaseException):
     pass
 
