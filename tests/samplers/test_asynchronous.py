@@ -3,8 +3,12 @@
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +24,7 @@ from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.asynchronous import AsynchronousSampler
 from rlpyt.samplers.background import env_steps_of
 
+ROOT = Path(__file__).parents[2]
 NUMBERED = "small_sampling:Numbered"
 SIDES: dict[str, Any] = {
     "serial": {},
@@ -404,3 +409,68 @@ def test_closing_twice_and_after_a_death_says_nothing():
     os.kill(parts.sampler._branch.child.pid, signal.SIGKILL)
     parts.close()
     parts.close()
+
+
+# The whole of it, from outside.
+
+
+def started(tmp_path: Path, mark: str) -> subprocess.Popen[bytes]:
+    """A run from the command line, in which what collects has begun."""
+    argv = "train dqn --env CartPole-v1 --asynchronous --sampler workers --workers 2 --name run"
+    more = "--env-steps 1M --log-interval 100 --checkpoint-interval 0 --eval-episodes 0"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "rlpyt", *argv.split(), *more.split(), "--compile", "off"],
+        cwd=tmp_path,
+        env=os.environ | {"RLPYT_TEST_MARK": mark, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    lines, end = tmp_path / "runs/run/progress.csv", time.monotonic() + 90
+    while not (lines.exists() and len(lines.read_text().splitlines()) > 2):
+        assert run.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    return run
+
+
+def marked(mark: str) -> set[int]:
+    """Processes that inherited a mark in their environment."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                found.add(int(path.parent.name))
+    return found
+
+
+def gone_in(seconds: float, mark: str) -> bool:
+    end = time.monotonic() + seconds
+    while marked(mark) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not marked(mark)
+
+
+def test_nothing_is_left_when_the_main_process_is_killed(tmp_path):
+    run = started(tmp_path, mark := uuid.uuid4().hex)
+    try:
+        assert len(marked(mark)) >= 4  # the learner, the sampler, its workers
+        run.kill()
+        run.wait(10)
+        assert gone_in(15, mark)
+    finally:
+        for pid in marked(mark):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_ctrl_c_saves_what_has_come_and_leaves(tmp_path):  # B094
+    run = started(tmp_path, mark := uuid.uuid4().hex)
+    try:
+        run.send_signal(signal.SIGINT)
+        assert run.wait(30) == 130
+        assert gone_in(15, mark)
+        folder = tmp_path / "runs/run"
+        state, meta = checkpoint.load(folder / "checkpoints")
+        assert int(state["episodes"]["counts"][0]) == meta["env_steps"] > 0
+        assert state["replay"]["blocks"][0]["answered"] == state["window"]["start"]
+    finally:
+        for pid in marked(mark):
+            os.kill(pid, signal.SIGKILL)
