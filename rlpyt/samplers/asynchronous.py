@@ -179,7 +179,7 @@ class AsynchronousSampler:
     def _open(self) -> None:
         """Start the processes, where there are none; they rest."""
         if not self._branch.is_open:
-            self._turns.begin_anew()
+            self._turns.begin_anew(self._taken)
             self._branch.open()
             self._waiting = self._branch.waiting(
                 "the sampler", self._watch, looks_every(self._limits)
@@ -236,8 +236,9 @@ class AsynchronousSampler:
     def _recover(self, error: WorkerError) -> None:
         """Start all processes that collect anew, if that is how it should be; they rest then.
 
-        Every window that was published is taken. The row behind them becomes its episode's last,
-        where it is not yet, and the row after that begins another.
+        The row behind the windows that were taken becomes its episode's last, where it is not yet,
+        and the row after that begins another. A window that is published while they are ended is
+        given up: nobody has seen it.
         """
         limits = self._limits
         if limits.on_worker_failure != "restart" or self._restarts >= limits.max_restarts:

@@ -1,6 +1,7 @@
 """Whose turn it is: the protocol between a learner and a sampler that work at the same time.
 
-Four words in shared memory, each stored to by one side only, and each store is one number:
+Four words in shared memory, each stored to by one side only while both live, and each store is
+one number:
 
     asked       learner    odd: rest at the next window's boundary; even: go on
     permitted   learner    windows that may be begun: `lag` more than it has taken
@@ -94,11 +95,13 @@ def rests() -> Step:
     return bool(asked % 2) and (yield HEARD) == asked
 
 
-def begin_anew() -> Step:
-    """Let another process take the place of a sampler that died; it begins with a rest.
+def begin_anew(taken: int) -> Step:
+    """Let another process take the place of a sampler that is no more; it begins with a rest.
 
-    What the dead one heard is no answer of the new one's.
+    What the dead one heard is no answer of the new one's, and what it published last, up to its
+    very end, is given up where it was not taken: the new one goes on behind what was.
     """
+    yield DONE, taken
     asked = yield ASKED
     yield ASKED, asked + 1 + asked % 2
 
@@ -139,8 +142,8 @@ class Turns:
     def rests(self) -> bool:
         return self._run(rests())
 
-    def begin_anew(self) -> None:
-        self._run(begin_anew())
+    def begin_anew(self, taken: int) -> None:
+        self._run(begin_anew(taken))
 
     def _run(self, step: Step) -> Any:
         """Load and store as a step says, in this order for other processes too."""

@@ -369,6 +369,39 @@ def test_a_sampler_that_is_killed_again_and_again_is_replaced_and_no_row_is_torn
     assert column(outcome.folder, "workers/restarts")[-1] == last[0]
 
 
+@pytest.mark.parametrize("kind", ["dqn", "impala"])
+def test_a_window_that_is_published_while_all_are_ended_is_collected_anew(kind):
+    """A worker dies; what drives it finishes the window before it is ended itself."""
+    options: Any = {"asynchronous": True, "on_worker_failure": "restart", "max_lag": 1}
+    parts = parts_of(kind, NUMBERED, **options)
+    sampler: Any = parts.sampler
+    try:
+        sampler.reset()
+        begin = 0
+        for w in range(3):
+            window = sampler.collect(None, 4 * begin)
+            assert window.start == begin
+            assert whole(window.rows.observation)
+            begin += window.horizon
+            if w:
+                continue
+            close = sampler._branch.close
+
+            def close_late(kill: bool = False, close: Any = close) -> None:
+                end = time.monotonic() + 20
+                while sampler._turns.look() == sampler._taken and time.monotonic() < end:
+                    time.sleep(0.001)
+                assert sampler._turns.look() > sampler._taken
+                close(kill)
+
+            sampler._branch.close = close_late
+            sampler._recover(WorkerError("worker 1", "was killed"))
+            sampler._branch.close = close
+            assert sampler._turns.look() == sampler._taken
+    finally:
+        parts.close()
+
+
 @pytest.mark.parametrize("side", ["workers", "replicated"])
 @pytest.mark.parametrize("kind", ["dqn", "impala"])
 def test_all_that_collect_begin_anew_where_one_was_killed(side, kind, tmp_path):

@@ -19,7 +19,7 @@ class Own:
 
 def test_a_sampler_begins_so_many_windows_as_it_is_permitted_and_rests_when_asked():
     turns = Turns(Own(), lag=2)
-    turns.begin_anew()
+    turns.begin_anew(0)
     assert not turns.rests
     assert turns.next_turn() == "rest"
     assert turns.rests
@@ -46,13 +46,21 @@ def test_a_sampler_begins_so_many_windows_as_it_is_permitted_and_rests_when_aske
 
 def test_a_rest_that_a_dead_sampler_took_is_not_its_successors():
     turns = Turns(Own(), lag=1)
-    turns.begin_anew()
+    turns.begin_anew(0)
     turns.next_turn()
     assert turns.rests
-    turns.begin_anew()
+    turns.begin_anew(0)
     assert not turns.rests
     assert turns.next_turn() == "rest"
     assert turns.rests
+
+
+def test_a_window_that_was_published_last_and_not_taken_is_given_up():
+    turns = Turns(Own(), lag=2)
+    turns.publish()
+    turns.publish()
+    turns.begin_anew(1)
+    assert turns.look() == 1
 
 
 # The steps under every interleaving of their loads and stores.
@@ -64,8 +72,10 @@ FLAWS = {  # and what becomes of them
     "a rest that the dead one took counts": "at work, or not there yet",
     "a window is published before it is written": "still written",
     "nobody asks the sampler to go on": "no way on",
+    "what was published before the end stays": "nobody wrote again",
 }
 EARLY = "a window is published before it is written"
+STAYS = "what was published before the end stays"
 
 
 class State(NamedTuple):
@@ -82,6 +92,7 @@ class State(NamedTuple):
     taken: int = 0
     resting: int = 0  # 0: not yet, 1: asked for, 2: over
     deaths: int = 0
+    troubled: bool = False  # a process died that the sampler, still at work, needs
 
 
 class Wrong(AssertionError):
@@ -133,6 +144,7 @@ def sampler_moves(s: State, flaw: str) -> Iterator[State]:
             yield s
     if not s.deaths and s.sampler not in ("dead", "over"):
         yield s._replace(sampler="dead", sampled=(), deaths=1)
+        yield s._replace(deaths=1, troubled=True)
 
 
 def run(s: State, step: Step, then: Callable[[State, Any], State]) -> State:
@@ -154,11 +166,13 @@ def learner_moves(s: State, flaw: str, windows: bool) -> Iterator[State]:
             if s.learner == "anew" and flaw == "a rest that the dead one took counts":
                 yield s._replace(learner="await", sampler="new")
                 return
-            step = module.begin_anew()
+            done = s.words[DONE] if flaw == STAYS else s.taken
+            step = module.begin_anew(done)
             loaded, words, over, _ = advance(step, s.learned, s.words)
             s = s._replace(words=words, learned=loaded)
             if over:
-                s = s._replace(learner="await", sampler="new")
+                versions = s.versions[: s.taken]
+                s = s._replace(learner="await", sampler="new", versions=versions)
             yield s
         case "idle":
             yield s._replace(learner="look")
@@ -171,6 +185,8 @@ def learner_moves(s: State, flaw: str, windows: bool) -> Iterator[State]:
                     return s  # and look again
                 if s.taken >= WINDOWS:
                     raise Wrong("more windows than the run has")
+                if done > len(s.versions):
+                    raise Wrong("a window is taken that nobody wrote again")
                 return s._replace(taken=s.taken + 1 if windows else done, learner="permit")
 
             yield run(s, module.look(), seen)
@@ -201,8 +217,12 @@ def learner_moves(s: State, flaw: str, windows: bool) -> Iterator[State]:
             yield s._replace(learner="idle")
         case "go on":
             yield run(s, module.ask_to_go_on(), to("idle"))
-    if s.sampler == "dead" and s.learner in ("idle", "look", "await", "snapshot", "go on"):
-        yield s._replace(learner="anew", learned=())
+    if s.sampler == "dead" or s.troubled:
+        if s.learner in ("idle", "look", "await", "snapshot", "go on"):
+            # From when it notices to when all are ended the sampler may go on.
+            yield s._replace(learner="end", learned=())
+        elif s.learner == "end":
+            yield s._replace(learner="anew", sampler="dead", sampled=(), troubled=False)
 
 
 def check(s: State, flaw: str, windows: bool) -> None:
