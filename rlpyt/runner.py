@@ -131,6 +131,10 @@ class Runner:
                 if due(before, after, loop.checkpoint_every) or self._new_best:
                     self.save()
         self._settle()
+        if self.stop.name and not episodes.env_steps:
+            self.saved = False
+            self.console.message("stopped before the first window: there is nothing to save yet")
+            return self.stop.name
         if not self.stop.name:
             if episodes.env_steps > self._logged_at:
                 self._log()

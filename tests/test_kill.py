@@ -16,6 +16,7 @@ from small_runs import fingerprint, make, strike
 from rlpyt.checkpoint import load
 from rlpyt.cli import main
 from rlpyt.runner import Hooks
+from rlpyt.samplers.sampler import Sampler
 from rlpyt.training import resume, train
 
 TRAIN = [
@@ -108,6 +109,28 @@ def test_a_signal_anywhere_saves_and_the_run_goes_on_exactly(
     assert resumed.status == "finished"
     assert fingerprint(resumed.folder) == whole("ppo")
     assert len(json.loads((outcome.folder / "run.json").read_text())["resumed"]) == 1
+
+
+@pytest.mark.parametrize("algo", ["ppo", "dqn"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_window_ends_a_run_that_then_begins_anew(
+    number, algo, whole, tmp_path, monkeypatch
+):
+    """F14, F16: environments may take long to be reset, and there is nothing to save yet."""
+    reset = Sampler.reset
+
+    def struck(sampler):
+        reset(sampler)
+        os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sampler, "reset", struck)
+        outcome = train(make(algo, tmp_path), mode="quiet")
+    assert outcome.status == {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[number]
+    assert not outcome.saved
+    resumed = resume(outcome.folder, mode="quiet")
+    assert resumed.status == "finished"
+    assert fingerprint(resumed.folder) == whole(algo)
 
 
 def test_a_signal_during_the_last_evaluation_leaves_it_for_the_resumed_run(tmp_path, monkeypatch):
