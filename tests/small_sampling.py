@@ -144,6 +144,7 @@ class Numbered(gymnasium.Env):
         how: "raise", "kill" (SIGKILL), "hang" or "stop" (SIGSTOP).
         once: a file that keeps later processes from failing.
         delay: seconds of each step, of the column `slow` alone if it is one.
+        numbers: how many come with each step's info beside its own.
     """
 
     def __init__(
@@ -155,11 +156,13 @@ class Numbered(gymnasium.Env):
         once: str = "",
         delay: float = 0.0,
         slow: int = -1,
+        numbers: int = 0,
     ) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (4,))
         self.action_space = spaces.Discrete(2)
         self.rank, self.fails, self.at, self.how, self.once = rank, fails, at, how, once
         self.delay = delay if slow in (-1, rank) else 0.0
+        self.numbers = {f"number {i}": i for i in range(numbers)}
         self.calls = self.episode = self.steps = 0
         if not at:
             self._fail()
@@ -177,7 +180,7 @@ class Numbered(gymnasium.Env):
             time.sleep(self.delay)
         self.steps += 1
         over = bool(self.np_random.random() < 0.1)
-        return self._observation(), float(self.steps), over, False, {"steps": self.steps}
+        return self._observation(), float(self.steps), over, False, self.numbers | {"steps": self.steps}
 
     def _observation(self) -> np.ndarray:
         return np.array([self.rank, self.episode, self.steps, self._sum()], np.float32)

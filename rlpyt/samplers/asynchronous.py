@@ -23,7 +23,7 @@ from rlpyt.ring_window import RingWindow
 from rlpyt.rotation import Rotation
 from rlpyt.samplers.arrivals import arrivals_of
 from rlpyt.samplers.branch import Branch
-from rlpyt.samplers.link import ACT, ENV, WAIT
+from rlpyt.samplers.link import ACT, ENV, WAIT, Entry
 from rlpyt.samplers.messages import Messages
 from rlpyt.samplers.options import SamplerOptions
 from rlpyt.samplers.published import Published
@@ -213,14 +213,14 @@ class AsynchronousSampler:
         """The windows that are there, or the first of them."""
         link, taken = self._link, self._taken
         end = self._turns.look() if self._arrivals.together else taken + 1
-        entries = [link.read(w) for w in range(taken, end)]
-        found = self._arrivals.take(entries)
+        entries: list[Entry] = []
         self.infos, begun = {}, 0
-        for w, entry in enumerate(entries, taken):
-            if entry.news:
-                news = self._hear(-1 - w)
-                self.infos |= {(begun + t, b): x for (t, b), x in news.items()}
+        for w in range(taken, end):
+            entry, news = link.read(w)
+            entries.append(entry)
+            self.infos |= {(begun + t, b): x for (t, b), x in news.items()}
             begun += entry.horizon
+        found = self._arrivals.take(entries)
         self._taken, self._boundary = end, entries[-1].start + entries[-1].horizon
         self._resets += np.count_nonzero(found.rows.first[1:], axis=0)
         newest = self._published.version

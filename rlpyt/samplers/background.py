@@ -100,14 +100,11 @@ class _Work:
         self._env_steps += env_steps_of(window.rows)
         link.seconds[ENV] += sampler.seconds["env"]
         link.seconds[ACT] += sampler.seconds["act"]
-        w, infos = link.turns.look(), dict(sampler.infos)
-        link.write(w, Entry(window.start, window.horizon, before, version, bool(infos)))
+        entry = Entry(window.start, window.horizon, before, version)
+        link.write(link.turns.look(), entry, sampler.infos)
         link.turns.publish()
         link.over = self._env_steps >= self._total  # not before: the learner takes it for an end
         self.context.main_bell.ring()
-        if infos:
-            self.context.control.send((-1 - w, infos), math.inf)
-            self.context.main_bell.ring()
 
     def answer(self) -> None:
         """Do what a message asks for, and say what came of it."""

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from rlpyt.samplers.news import Infos, News
 from rlpyt.samplers.turns import Turns
 from rlpyt.storage import Memory
 
 ENV, ACT, WAIT = 0, 1, 2  # what the sampler spends its time on
+_NEWS = 1 << 18  # bytes of the numbers that come with a window: some thousand episodes' ends
 
 
 class Entry(NamedTuple):
@@ -19,7 +21,6 @@ class Entry(NamedTuple):
     horizon: int  # T
     env_steps: int  # of the run before it
     version: int  # of the weights that acted
-    news: int  # whether numbers came with the ends of episodes
 
 
 @final
@@ -35,20 +36,24 @@ class Link:
         self.memory, self.turns = memory, Turns(memory, lag)
         line = np.zeros(8, np.int64)
         self._entries: np.ndarray = memory.zeros(line, (lag + 1,))
+        self._news = News(memory, lag + 1, _NEWS)
         self.seconds: np.ndarray = memory.zeros(np.zeros(8))  # ENV, ACT, WAIT, all in all
         self._over: np.ndarray = memory.zeros(line)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Link, (self.memory, self.turns.lag)
 
-    def write(self, w: int, entry: Entry) -> None:
+    def write(self, w: int, entry: Entry, infos: Infos) -> None:
         """Record window w, before it is published."""
-        self._entries[w % len(self._entries), : len(entry)] = entry
+        place = w % len(self._entries)
+        self._entries[place, : len(entry)] = entry
+        self._news.write(place, infos)
 
-    def read(self, w: int) -> Entry:
+    def read(self, w: int) -> tuple[Entry, Infos]:
         """What was recorded of window w, until the learner permits windows behind it."""
-        found = self._entries[w % len(self._entries)]
-        return Entry(*found[: len(Entry._fields)].tolist())
+        place = w % len(self._entries)
+        found = self._entries[place, : len(Entry._fields)]
+        return Entry(*found.tolist()), self._news.read(place)
 
     @property
     def over(self) -> bool:

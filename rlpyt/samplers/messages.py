@@ -14,7 +14,7 @@ class Messages:
     """What one process asks others, which answer with the number of the message.
 
     An answer that nobody waits for any more, because another process failed meanwhile, is left out
-    when the next one is heard. News that was not asked for has negative numbers.
+    when the next one is heard.
     """
 
     def __init__(self) -> None:

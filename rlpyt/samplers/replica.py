@@ -16,6 +16,7 @@ import torch
 from rlpyt.block import fence
 from rlpyt.processes.bell import Bell
 from rlpyt.processes.child import Context
+from rlpyt.samplers.news import News
 from rlpyt.samplers.published import Published
 from rlpyt.samplers.sampler import Sampler
 from rlpyt.storage import Memory
@@ -46,7 +47,7 @@ class Desk:
         self._asked: np.ndarray = memory.zeros(line)  # requests; start, horizon, env steps
         self.given: np.ndarray = memory.zeros(line, (replicas,))[..., 0]  # requests, by replica
         self.ready: np.ndarray = memory.zeros(line, (replicas,))[..., 0]
-        self.told: np.ndarray = memory.zeros(line, (replicas,))[..., 0]  # messages about endings
+        self.news = News(memory, replicas)  # of the newest window, by replica
         self.seconds: np.ndarray = memory.zeros(np.zeros(8), (replicas,))  # env, act
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,6 +134,7 @@ class _Work:
     def collect(self, driver: Bell) -> None:
         """Answer and step the window of the newest request, and ring."""
         desk, sampler, i = self.desk, self.sampler, self.number
+        fence()
         start, horizon, env_steps = desk.request
         self._window.follow(start, horizon)
         self._newest.take()
@@ -140,14 +142,10 @@ class _Work:
         sampler.collect(horizon, env_steps if env_steps >= 0 else None)
         desk.seconds[i, :2] = sampler.seconds["env"], sampler.seconds["act"]
         self.context.heart.rest()  # no call of an environment is waited for any more
-        infos = dict(sampler.infos)
-        desk.told[i] += bool(infos)
+        desk.news.write(i, sampler.infos)
         fence()
         desk.given[i] = desk.asked
         driver.ring()
-        if infos:
-            self.context.control.send((-desk.asked, infos), math.inf)
-            driver.ring()
 
     def answer(self) -> None:
         """Do what a message asks for, and say what came of it."""

@@ -16,6 +16,7 @@ from typing import Any, final
 import numpy as np
 
 from rlpyt.arrays import tree_leaves, tree_map
+from rlpyt.block import fence
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import WaitedTooLong, WorkerError
 from rlpyt.processes.wait import LOOK, Waiting
@@ -58,7 +59,7 @@ class ReplicatedSampler:
         self._initial_state = tree_map(lambda x: x.clone(), window.state)
         self._waiting: Waiting | None = None  # for the replicas that there are
         self._asked_at = 0.0
-        self._told: list[int] = []  # messages about endings that were read, by replica
+        self._count = 0  # of replicas, once there are some
         self._messages = Messages()
         self._resets = np.zeros(window.num_envs, np.int64)  # by column, up to the boundary row
         self._restarts = 0
@@ -164,14 +165,15 @@ class ReplicatedSampler:
 
     @property
     def _working(self) -> list[int]:
-        return [i for i in range(len(self._told)) if i not in self._dropped]
+        return [i for i in range(self._count) if i not in self._dropped]
 
     def _ready(self) -> Crew:
         """The replicas, all of which have made their environments."""
         crew = self._staff.crew()
         if self._waiting is None:
-            if not self._told:
-                self._told, self._times = [0] * len(crew.columns), np.zeros(len(crew.columns))
+            if not self._count:
+                self._count = len(crew.columns)
+                self._times = np.zeros(self._count)
             every = looks_every(self._limits)
             self._waiting = self._staff.waiting("replicas", self._watch, every)
             self._await_ready(crew, self._waiting)
@@ -194,11 +196,10 @@ class ReplicatedSampler:
         assert waiting is not None
         asked = desk.asked
         waiting.until(lambda: (desk.given[working] == asked).all(), math.inf, "a window")
+        fence()
         for i in working:
-            if desk.told[i] != self._told[i]:
-                infos, begin = self._hear(crew, i, -asked), crew.columns[i].start
-                self._told[i] += 1
-                self.infos.update({(t, begin + b): x for (t, b), x in infos.items()})
+            begin = crew.columns[i].start
+            self.infos |= {(t, begin + b): x for (t, b), x in desk.news.read(i).items()}
         seconds = desk.seconds[working, :2]  # [W, 2]
         self._times[working] += seconds.sum(1)
         for name, mean in zip(self.seconds, seconds.mean(0).tolist(), strict=True):
@@ -216,7 +217,7 @@ class ReplicatedSampler:
         ]
 
     def _hear(self, crew: Crew, i: int, number: int) -> Any:
-        """The answer of this number; or, if it is negative, what came with that window."""
+        """The answer of this number."""
         assert self._waiting is not None
         return self._messages.hear(crew.children[i], number, self._waiting)
 
@@ -250,7 +251,6 @@ class ReplicatedSampler:
         self._restarts += 1
         crew.desk.ready[i] = 0
         crew.desk.given[i] = -1 if within else crew.desk.asked
-        crew.desk.told[i] = self._told[i]
         self._staff.replace(i)
         try:
             self._ready()

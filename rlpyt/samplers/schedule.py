@@ -150,7 +150,7 @@ class ScheduledSampler:
             window = self.sampler.collect(self.rows_for(self._total - steps), steps)
             self.infos |= {(begun + t, b): x for (t, b), x in self.sampler.infos.items()}
             begun += window.horizon
-            entries.append(Entry(window.start, window.horizon, steps, version, 0))
+            entries.append(Entry(window.start, window.horizon, steps, version))
             self._env_steps += env_steps_of(window.rows)
         self._lags += [found.published - version for version in found.versions]
         for version in [x for x in self._kept if x < found.versions[-1]]:

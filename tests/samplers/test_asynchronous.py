@@ -266,6 +266,25 @@ def test_a_snapshot_is_refused_while_the_sampler_is_at_work():
         parts.close()
 
 
+def test_a_sampler_rests_whatever_comes_with_windows_that_nobody_has_taken():
+    kwargs = {"numbers": 800}
+    parts = parts_of("dqn", NUMBERED, kwargs, asynchronous=True, max_lag=12)
+    sampler: Any = parts.sampler
+    try:
+        sampler.reset()
+        sampler.collect(None, 0)
+        end = time.monotonic() + 10
+        while sampler._turns.look() < sampler._taken + 12 and time.monotonic() < end:
+            time.sleep(0.01)
+        (window,) = sampler.settle()
+        assert window.horizon > 12
+        ends = {(t, b) for t, b in np.argwhere(window.rows.last).tolist() if t}
+        assert sampler.infos.keys() == ends
+        assert {len(numbers) for numbers in sampler.infos.values()} == {801}
+    finally:
+        parts.close()
+
+
 # Faults.
 
 CULPRIT = {"serial": "sampler", "workers": "worker 1", "replicated": "replica 1"}
