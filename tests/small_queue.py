@@ -35,7 +35,7 @@ class PretendedRuns:
 
     Args:
         codes: what each run ends with, in turn; 0 once there are no more. An exception is raised
-            in the place of an answer.
+            in the place of an answer; a pair is the code and what the folder says then.
     """
 
     def __init__(self, codes: dict[str, list[Any]] | None = None) -> None:
@@ -76,7 +76,9 @@ class PretendedRuns:
             if callable(code):
                 code = code()
             folder, _ = self._runs.pop(name), self._slots.pop(name)
-            status = {0: "finished", 75: "terminated", 130: "interrupted"}.get(code, "failed")
+            known = {0: "finished", 75: "terminated", 130: "interrupted"}
+            pair = code if isinstance(code, tuple) else (code, known.get(code, "failed"))
+            code, status = pair
             write_run(folder, status)
             return [{"ended": name, "code": code}]
         return answers

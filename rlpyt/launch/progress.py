@@ -74,12 +74,14 @@ class Output:
         self._start = path.stat().st_size if path.exists() else 0
 
     def tail(self, code: int | None) -> list[str]:
-        """The last lines, and the signal that ended it, if one did."""
+        """The last lines of a run that failed, and what its exit code adds to them."""
         lines: list[str] = []
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(self._start, end - (1 << 14)))
             lines = [x for x in file.read().decode(errors="replace").splitlines() if x.strip()]
+        if code == 0:
+            lines.append("ended with exit code 0 before its end; does the environment exit?")
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"{-code}"
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
@@ -98,7 +100,12 @@ def need(folder: Path) -> Need:
         return "train" if _remove_empty(folder) else "wait"
     if is_held(folder):
         return "wait"
-    return "nothing" if status(folder) == "finished" else "resume"
+    return "nothing" if is_finished(folder) else "resume"
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether its run came to its end: exit code 0 is also what `os._exit(0)` leaves."""
+    return status(folder) == "finished"
 
 
 def status(folder: Path) -> str:

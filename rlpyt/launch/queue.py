@@ -15,7 +15,7 @@ from rlpyt.launch import estimate, leftovers
 from rlpyt.launch.children import Children, StarterDied
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record, State, identity, job_event
-from rlpyt.launch.progress import EVALUATION, Log, Output, Progress, need
+from rlpyt.launch.progress import EVALUATION, Log, Output, Progress, is_finished, need
 from rlpyt.launch.slots import Slot
 from rlpyt.launch.source import NoMore, Source
 from rlpyt.launch.table import Row, Screen, summary
@@ -246,7 +246,7 @@ class Queue:
     def _ended(self, name: str, attempt: Attempt, code: int | None) -> None:
         record = self.records[name]
         self.busy_seconds += attempt.seconds
-        state = self._judge(code, attempt.pruned)
+        state = self._judge(name, code, attempt.pruned)
         stranger = state == "cut" and code is not None and not self._stop
         tail = attempt.output.tail(code) if state == "failed" else []
         self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
@@ -262,9 +262,9 @@ class Queue:
         record = self.records[name]
         self._source.ended(record.job, record.state, self._log(name).read())
 
-    def _judge(self, code: int | None, pruned: bool) -> State:
-        """What an exit code means."""
-        if code == 0:
+    def _judge(self, name: str, code: int | None, pruned: bool) -> State:
+        """What an exit code means, and what the run's folder says."""
+        if code == 0 and is_finished(self.folder / name):
             return "finished"
         if pruned:
             return "pruned"

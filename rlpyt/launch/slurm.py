@@ -29,7 +29,7 @@ from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
 from rlpyt.launch.outcome import Sweep, swept
-from rlpyt.launch.progress import Output, need
+from rlpyt.launch.progress import Output, is_finished, need
 from rlpyt.launch.queue import LOGS, STOPPED
 from rlpyt.launch.sweep import forgive, look, make, open_queue, refuse_other_commands
 
@@ -71,7 +71,8 @@ class ClusterRun:
         code = self._run(argv, output.path) if argv else 0
         if code == 75:  # it was told to stop, and saved
             signal.raise_signal(environment._usr_sig())
-        state = "finished" if code == 0 else "cut" if code in STOPPED else "failed"
+        done = code == 0 and is_finished(run_folder)
+        state = "finished" if done else "cut" if code in STOPPED else "failed"
         event: dict[str, Any] = {"state": state, "code": code}
         event |= {"seconds": round(time.monotonic() - begun, 3)}
         event |= {"tail": output.tail(code)} if state == "failed" else {}

@@ -115,7 +115,6 @@ def _line(row: Row, names: int) -> Line:
     name = name if len(name) <= names else f"…{name[1 - names :]}"  # names differ at their ends
     place = f"slot {record.slot}" if record.state == "running" else record.state
     done = min(1.0, progress.env_steps / record.job.env_steps) if record.job.env_steps else 0.0
-    done = 1.0 if record.state == "finished" else done
     filled = int(done * BAR)
     bar = "━" * filled + "─" * (BAR - filled)
     queued = record.state == "queued"

@@ -111,6 +111,17 @@ def test_a_run_that_fails_is_gone_on_with_up_to_a_limit_and_keeps_code_and_last_
     assert more.states() == ["finished", "finished"]
 
 
+def test_exit_code_0_before_the_end_of_a_run_is_a_failure(folder):
+    """An environment that calls os._exit(0) leaves it; run-1 is the control."""
+    codes = {"run-0": [(0, "running")] * 2, "run-1": [(0, "finished")]}
+    sweeping = Sweeping(folder, PretendedRuns(codes), retries=1)
+    sweeping.run(jobs(2))
+    assert sweeping.states() == ["failed", "finished"]
+    assert [argv[0] for _, argv, _ in sweeping.runs.started] == ["train", "train", "resume"]
+    record = journal.records(journal.read(folder))["run-0"]
+    assert record.tail[-1].startswith("ended with exit code 0 before its end")
+
+
 def test_options_that_cannot_be_are_not_tried_again(folder):
     sweeping = Sweeping(folder, PretendedRuns({"run-0": [2]}), retries=5)
     sweeping.run(jobs(1))

@@ -20,6 +20,7 @@ from rlpyt.launch.jobs import Job  # noqa: E402
 from rlpyt.launch.slurm import ClusterRun  # noqa: E402
 
 FOLDER = Path("runs/s")
+TESTS = Path(__file__).parent.parent
 RUN = "ppo --env CartPole-v1 --num-envs 4 --horizon 25 --minibatch-size 50 --eval-episodes 1"
 SWEEP = ["sweep", *RUN.split(), "--name", "s", "--backend", "slurm", "--slurm", "time=60"]
 
@@ -145,6 +146,19 @@ def test_with_submitits_local_executor_a_run_ends_with_75_and_is_begun_again(tmp
     assert submitted.result() == 3
     report = json.loads((tmp_path / "ends" / "run.json").read_text())
     assert (report["state"], report["code"]) == ("failed", 3)
+
+
+@pytest.mark.parametrize(("status", "state"), [("running", "failed"), ("finished", "finished")])
+def test_exit_code_0_before_the_end_of_a_run_is_a_failure(status, state, tmp_path):
+    script = "import small_queue, sys; from pathlib import Path; "
+    script += "small_queue.write_run(Path(sys.argv[1]), sys.argv[2])"
+    command = (sys.executable, "-c", script, str(tmp_path / "run"), status)
+    run = ClusterRun(str(tmp_path), Job("run", ("ppo",), 100), command, str(TESTS))
+    executor = submitit.LocalExecutor(tmp_path / "local")
+    executor.update_parameters(timeout_min=2)
+    assert executor.submit(run).result() == 0
+    report = json.loads((tmp_path / "ends" / "run.json").read_text())
+    assert (report["state"], report["code"]) == (state, 0)
 
 
 @pytest.mark.parametrize(
