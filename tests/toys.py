@@ -113,7 +113,9 @@ class CrashEnv(gymnasium.Env):
         self,
         where: Literal["init", "reset", "step", "close", "nowhere"] = "step",
         k: int = 0,
-        how: Literal["raise", "unpicklable", "exit", "kill", "sleep"] = "raise",
+        how: Literal[
+            "raise", "unpicklable", "exit", "kill", "sleep", "system exit", "ctrl-c"
+        ] = "raise",
     ) -> None:
         self.where, self.k, self.how = where, k, how
         self.observation_space, self.action_space = spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(2)
@@ -136,6 +138,10 @@ class CrashEnv(gymnasium.Env):
                 os.kill(os.getpid(), 9)
             case "sleep":
                 time.sleep(3600)
+            case "system exit":
+                raise SystemExit(0)
+            case "ctrl-c":
+                raise KeyboardInterrupt
 
     def reset(
         self, *, seed: int | None = None, options: dict | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -39,18 +40,17 @@ def main(argv: Sequence[str]) -> int:
         return 0
     from rlpyt.cli.output import one_object
     from rlpyt.envs.check import check
+    from rlpyt.envs.exits import no_exit
     from rlpyt.envs.make import make
     from rlpyt.envs.options import EnvOptions
 
     env_options = EnvOptions(options.env, env_kwargs=options.env_kwargs, wrapper=options.wrapper)
     with one_object(options.json) as print_object:
         env = make(env_options)
-        try:
+        with no_exit(f"env={options.env}"), closing(env):
             for what in ("observation", "action"):
                 print(f"{what:13}{getattr(env, f'{what}_space', 'no space')}")
             findings = check(env, env_options, steps=options.steps)
-        finally:
-            env.close()
         for finding in findings:
             print(finding)
         errors = sum(finding.severity == "error" for finding in findings)

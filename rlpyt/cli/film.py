@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlpyt import noise
+from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import MASK, make
 from rlpyt.envs.registry import missing
 from rlpyt.errors import UsageError
@@ -31,7 +33,7 @@ def film(agent: TrainedAgent, path: Path | None, *, stochastic: bool = False) ->
         path = agent.folder / "videos" / name if agent.folder else Path(name)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory: no display needed
     env = make(run.env, role="evaluation", render_mode="rgb_array")
-    try:
+    with no_exit(f"env={run.env_name}, while it was filmed,"), closing(env):
         seeds = noise.ResetSeeds(agent.seed, noise.EVALUATION_RESETS)
         observation, info = env.reset(seed=seeds(0, 0))
         frames: list[Any] = [_first_frame(env, run.env_name)]
@@ -48,8 +50,6 @@ def film(agent: TrainedAgent, path: Path | None, *, stochastic: bool = False) ->
             frames.append(env.render())
             over = terminated or truncated
         return write_video(path, frames, env.metadata.get("render_fps") or 30)
-    finally:
-        env.close()
 
 
 def _first_frame(env: Any, name: str) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import describe, require_next_step
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.player import Finding, Findings, Player, Stop, short
@@ -79,7 +80,8 @@ def _check_reset(env: gymnasium.Env[Any, Any], found: Findings) -> None:
                 "it with super().reset(seed=seed)",
             )
     try:
-        result: Any = env.reset(seed=0)
+        with no_exit("reset(seed=0)"):
+            result: Any = env.reset(seed=0)
     except Exception as error:
         message = f"reset(seed=0) raised {type(error).__name__}: {error}"
         raise found.error("raises", message) from error

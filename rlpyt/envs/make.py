@@ -20,6 +20,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
+from rlpyt.envs.exits import no_exit
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.registry import find, find_callable, import_for, import_user_module, missing
 from rlpyt.envs.spaces import to_spec
@@ -45,14 +46,15 @@ def make(
         render_mode: passed on to whatever takes one.
     """
     offered = {"rank": rank, "role": role, "render_mode": render_mode}
-    env, limited = _create(options, offered)
-    _require_env(env, options)
-    for reference in options.wrapper:
-        env = find_callable(reference, "wrapper")(env)
-        if not isinstance(env, gymnasium.Env):
-            raise UsageError(
-                f"wrapper={reference!r} returned {_type(env)}; return the wrapped gymnasium.Env"
-            )
+    with no_exit(f"env={options.name}, while environment {rank} was made,"):
+        env, limited = _create(options, offered)
+        _require_env(env, options)
+        for reference in options.wrapper:
+            env = find_callable(reference, "wrapper")(env)
+            if not isinstance(env, gymnasium.Env):
+                raise UsageError(
+                    f"wrapper={reference!r} returned {_type(env)}; return the wrapped gymnasium.Env"
+                )
     if options.max_episode_steps is not None and not limited:
         env = TimeLimit(env, options.max_episode_steps)
     return env
@@ -61,10 +63,11 @@ def make(
 def probe(options: EnvOptions) -> EnvSpec:
     """Describe an environment made for this alone and closed again."""
     env = make(options)
-    try:
-        return describe(env, options)
-    finally:
-        env.close()
+    with no_exit(f"env={options.name}, while its spaces were looked at,"):
+        try:
+            return describe(env, options)
+        finally:
+            env.close()
 
 
 def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:

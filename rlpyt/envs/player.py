@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from rlpyt.arrays import tree_items
 from rlpyt.envs.actions import action_reader
+from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import MASK
 from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import (
@@ -165,7 +166,8 @@ class Player:
 
     def _call(self, call: str, function: Callable[[], Any]) -> Any:
         try:
-            return function()
+            with no_exit(call):
+                return function()
         except Exception as error:
             message = f"{call} raised {type(error).__name__}: {error}"
             raise self.found.error("raises", message) from error

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import is_atari, make
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
@@ -92,7 +93,7 @@ def in_process(
         made = columns[len(envs)]
         error.add_note(f"while environment {made} of {total} ({spec.id}, {role}) was made")
         for env in envs:
-            with suppress(Exception):  # it must not mask the first one
+            with suppress(Exception), no_exit("close()"):  # it must not mask the first one
                 env.close()
         raise
     return InProcess(envs, spec, seeds, columns=columns, total=total, heart=heart, resets=resets)

@@ -16,6 +16,7 @@ import numpy as np
 
 from rlpyt.arrays import tree_items, tree_map
 from rlpyt.envs.actions import action_reader
+from rlpyt.envs.exits import no_exit, refuse_exit
 from rlpyt.envs.make import MASK
 from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import EnvSpec
@@ -141,7 +142,7 @@ class InProcess:
                     next_row.truncated[b] = truncated = flag(truncated)
                     if info and (terminated or truncated):
                         self._ended.append((b, numbers(info)))
-            except Exception as error:
+            except BaseException as error:
                 self._name(error, b, f"step({action!r})")
                 raise
         if heart is not None:
@@ -174,7 +175,8 @@ class InProcess:
 
     def render(self, column: int) -> Any:
         """The frame [H, W, 3] of one environment, or whatever its render() returns."""
-        return self._envs[column].render()
+        with no_exit(f"{self._called(column)}, render()"):
+            return self._envs[column].render()
 
     def snapshot(self) -> dict[str, Any]:
         """What is needed to go on exactly: an environment's own snapshot, or seed and actions."""
@@ -182,7 +184,8 @@ class InProcess:
         for b, env in enumerate(self._envs):
             if snapshots.offers(env) and b not in self._cut:
                 self._beat(b, SNAPSHOT)
-                own[str(self._numbers[b])] = snapshots.snapshot(env)
+                with no_exit(f"{self._called(b)}, snapshot()"):
+                    own[str(self._numbers[b])] = snapshots.snapshot(env)
         self._rest()
         state = {"resets": self.resets, "log": self._log.snapshot(), "own": own}
         return state | ({"cut": np.array(self._cut)} if self._cut else {})
@@ -216,8 +219,9 @@ class InProcess:
             self._beat(b, RESTORE)
             own = state["own"].get(str(self._numbers[b]))
             if own is not None:
-                env.reset(seed=self._seed(b, self._resets[b] - 1))
-                snapshots.restore(env, own)
+                with no_exit(f"{self._called(b)}, restore()"):
+                    env.reset(seed=self._seed(b, self._resets[b] - 1))
+                    snapshots.restore(env, own)
             elif not self._brought_back(b, row, check) and not row.last[b]:
                 row.truncated[b] = True
                 self._cut.append(b)
@@ -233,7 +237,8 @@ class InProcess:
         for b, env in enumerate(self._envs):
             self._beat(b, CLOSE)
             try:
-                env.close()
+                with no_exit(f"{self._called(b)}, close()"):
+                    env.close()
             except Exception as error:
                 warnings.warn(
                     f"environment {self._numbers[b]} ({self.spec.id}) could not be closed: "
@@ -254,7 +259,7 @@ class InProcess:
             self._write(row.observation, b, observation)
             if self._extras:
                 self._record(row, b, observation, info)
-        except Exception as error:
+        except BaseException as error:
             self._name(error, b, f"reset(seed={seed})")
             raise
         self._log.begin(b)
@@ -285,11 +290,12 @@ class InProcess:
             return False
         env = self._envs[b]
         try:
-            observation, _ = env.reset(seed=self._seed(b, self._resets[b] - 1))
-            for action in actions:
-                self._beat(b, RESTORE)
-                observation, *_ = env.step(self._read(action)[b])
-            self._write(check.observation, b, observation)
+            with no_exit(f"{self._called(b)}, stepped again,"):
+                observation, _ = env.reset(seed=self._seed(b, self._resets[b] - 1))
+                for action in actions:
+                    self._beat(b, RESTORE)
+                    observation, *_ = env.step(self._read(action)[b])
+                self._write(check.observation, b, observation)
         except Exception as error:
             name = f"environment {self._numbers[b]} ({self.spec.id})"
             what = f"{name} failed while it was stepped again: {error!r}"
@@ -297,9 +303,13 @@ class InProcess:
             return False
         return _same(row, check, b)
 
-    def _name(self, error: Exception, b: int, call: str) -> None:
+    def _called(self, b: int) -> str:
+        return f"environment {self._numbers[b]} of {self._total} ({self.spec.id})"
+
+    def _name(self, error: BaseException, b: int, call: str) -> None:
         """Say in an error which environment it came from, and in which call."""
-        name = f"environment {self._numbers[b]} of {self._total} ({self.spec.id})"
+        name = self._called(b)
+        refuse_exit(error, f"{name}, {call}")
         if isinstance(error, EnvironmentFault):
             error.args = (f"{name}, {call}: {error}",)
         else:

@@ -10,6 +10,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from rlpyt.envs.actions import action_reader
+from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import MASK
 from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import Box, EnvSpec
@@ -60,7 +61,9 @@ class NativeEnvironments:
         if self._cut is not None:
             return
         self._last = row.last
-        self._pool.send(self._batch(self._read(row.action)), self._last)
+        actions = self._batch(self._read(row.action))
+        with no_exit(f"{self.spec.id}, in a step of its pool,"):
+            self._pool.send(actions, self._last)
 
     def recv(self, row: Row, group: int = 0) -> Ended:
         """Wait for what was sent for, and write it into `row`; whose episodes ended there."""
@@ -68,7 +71,8 @@ class NativeEnvironments:
             self._start(row, self._cut)
             self._cut = None
             return ()
-        observation, reward, terminated, truncated, infos = self._pool.recv()
+        with no_exit(f"{self.spec.id}, in a step of its pool,"):
+            observation, reward, terminated, truncated, infos = self._pool.recv()
         last, ended = self._last, terminated | truncated
         if (last & ended).any():
             b = self._numbers[int((last & ended).argmax())]
@@ -115,13 +119,15 @@ class NativeEnvironments:
         return {}
 
     def close(self) -> None:
-        self._pool.close()
+        with no_exit(f"{self.spec.id}, while its pool was closed,"):
+            self._pool.close()
 
     def _start(self, row: Row, cut: np.ndarray) -> None:
         """Reset all columns; the episodes before were cut where `cut` [B]."""
         seeds = [self._seeds(b, self._starts) for b in self._numbers]
         self._starts += 1
-        observation, infos = self._pool.reset(seeds)
+        with no_exit(f"{self.spec.id}, in a reset of its pool,"):
+            observation, infos = self._pool.reset(seeds)
         row.reward[:] = 0
         row.terminated[:] = row.truncated[:] = False
         row.first[:], row.cut[:] = True, cut

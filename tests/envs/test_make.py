@@ -13,7 +13,7 @@ from rlpyt.envs import registry
 from rlpyt.envs.make import describe, make, probe, require_next_step
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import Composite, Discrete, MultiDiscrete
-from rlpyt.errors import UsageError
+from rlpyt.errors import EnvironmentFault, UsageError
 
 
 def of(env, **options) -> EnvOptions:
@@ -292,6 +292,23 @@ def test_a_probe_is_closed_again():
     spec = probe(of(Closing))
     assert closed == [True]
     assert spec.id.endswith("Closing")
+
+
+class Exits(CountEnv):
+    def __init__(self, where="init"):
+        super().__init__()
+        self.where = where
+        if where == "init":
+            sys.exit(0)
+
+    def close(self):
+        sys.exit(0)
+
+
+@pytest.mark.parametrize(("where", "says"), [("init", "was made"), ("close", "spaces")])
+def test_one_that_would_end_the_process_while_it_is_looked_at_is_at_fault(where, says):
+    with pytest.raises(EnvironmentFault, match=rf"{says}.* raised SystemExit\(0\)"):
+        probe(EnvOptions(Exits, env_kwargs={"where": where}))
 
 
 def test_a_description_holds_what_the_options_ask_for():

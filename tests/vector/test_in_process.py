@@ -1,6 +1,7 @@
 """Every row arrives once, aligned and in order; what an environment does wrong is named."""
 
 import json
+import signal
 import traceback
 
 import gymnasium
@@ -234,6 +235,28 @@ def test_an_exception_keeps_its_type_and_traceback_and_says_where(where, how):
     assert caught.value.__cause__ is None
     text = "".join(traceback.format_exception(caught.value))
     assert "toys.py" in text and "in environment 2 of 3 (" in text and f"{where}(" in text
+
+
+@pytest.mark.parametrize("where", ["reset", "step", "close"])
+@pytest.mark.parametrize(
+    ("how", "kind"), [("system exit", SystemExit), ("ctrl-c", KeyboardInterrupt)]
+)
+def test_an_environment_that_would_end_the_process_is_at_fault(where, how, kind, monkeypatch):
+    """The run would end with code 0, and without a word."""
+    monkeypatch.setattr(signal, "getsignal", lambda _: None)  # Ctrl-C raises nothing in a run
+    envs = in_process(lambda b: CrashEnv(where if b == 1 else "nowhere", 1, how), 3)
+    if where == "close":
+        with pytest.warns(RuntimeWarning, match=rf"close\(\) raised {kind.__name__}"):
+            envs.close()
+        return
+    with pytest.raises(EnvironmentFault, match=rf"environment 1 of 3 .*{where}.* raised") as caught:
+        step(envs, 30)
+    assert type(caught.value.__cause__) is kind
+
+
+def test_control_ctrl_c_in_a_call_of_an_environment_stays_what_it_is():
+    with pytest.raises(KeyboardInterrupt):
+        step(in_process(lambda b: CrashEnv("step", 3, "ctrl-c"), 1), 30)
 
 
 def test_control_nothing_is_raised_where_nothing_fails():
