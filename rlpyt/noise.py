@@ -50,6 +50,16 @@ class ResetSeeds:
             self._blocks[column] = (block, words)
         return words[k % _BLOCK]
 
+    def global_generators(self, column: int, k: int, calls: int) -> int:
+        """A seed for those of a process whose first column this is.
+
+        Args:
+            k: resets of that column so far.
+            calls: which ones follow; 0: its environments are made, 1: they are stepped.
+        """
+        words = [self._root, GLOBAL_GENERATORS, self.role, column, k, calls]
+        return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+
 
 class Noise:
     """Acting noise of every column and row: uniforms in [0, 1), then standard normals.

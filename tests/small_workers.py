@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
@@ -111,6 +112,26 @@ class Slow(Faulty):
     def step(self, action: Any) -> Step:
         time.sleep(self.delay)
         return super().step(action)
+
+
+class Stuck(Faulty):
+    """Cannot be closed where it was stepped: the call never returns."""
+
+    def close(self) -> None:
+        if self.calls["step"]:
+            time.sleep(3600)
+
+
+class Drawing(CountEnv):
+    """Observes numbers of Python's and NumPy's global generators, drawn in every call."""
+
+    def __init__(self, rank: int = 0) -> None:
+        super().__init__(9, column=rank)
+        self.made = random.random()
+
+    def _observation(self) -> np.ndarray:
+        drawn = np.random.random()  # noqa: NPY002
+        return np.array([self.made, random.random(), drawn], np.float32)
 
 
 class Unpicklable(Exception):

@@ -38,8 +38,21 @@ class Control:
 
     def send(self, message: Any, seconds: float) -> None:
         """Hand over a message; WaitedTooLong where the other side does not take it in time."""
+        self.put(message)
+        self.flush(seconds)
+
+    def put(self, message: Any) -> None:
+        """Put down a message, which is handed over by `flush`."""
         data = dumps(message)
         self._outgoing += len(data).to_bytes(_LENGTH, "little") + data
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of messages that were not handed over yet."""
+        return len(self._outgoing)
+
+    def flush(self, seconds: float) -> None:
+        """Hand over what is left of messages; as `send`, which may have been interrupted."""
         deadline = time.monotonic() + seconds
         while self._outgoing:
             try:

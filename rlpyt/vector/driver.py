@@ -9,6 +9,7 @@ from typing import Any, final
 
 from rlpyt.block import fence
 from rlpyt.errors import StopAsked, WaitedTooLong, WorkerError
+from rlpyt.processes.control import Control
 from rlpyt.processes.handle import Child
 from rlpyt.processes.wait import LOOK, Waiting
 from rlpyt.samplers.options import SamplerOptions
@@ -102,13 +103,18 @@ class Driver:
             except StopAsked:  # who did not answer for so long will not end by being asked
                 self._patience = HURRY
                 raise
+        fence()  # rows are read behind their numbers
 
     def ask(self, what: str, given: Mapping[int, Any]) -> dict[int, Any]:
         """Ask workers by message, and return the answers of those that are still there then."""
         answers: dict[int, Any] = {}
         for i, content in given.items():
-            self._owing.add(i)
-            self._bounded(i, lambda i=i, content=content: self._send(i, (what, content)))
+            if i not in self.working:  # it was dropped while another was sent to
+                continue
+            control = self._call(i, (what, content))
+            while i in self._owing and control.unsent:  # also where another one failed meanwhile
+                self._bounded(i, lambda control=control: control.flush(self._limit))
+            self._asked_at = time.monotonic()
         for i in given:
             while i in self._owing:
                 self._bounded(i, lambda i=i: self._receive(i, answers))
@@ -120,12 +126,15 @@ class Driver:
         errors = self._staff.close(self._patience)
         return [error for error in errors if error.pid not in self._failures]
 
-    def _send(self, i: int, message: Any) -> None:
+    def _call(self, i: int, message: Any) -> Control:
+        """Put down a message, and have the worker read: the pipe takes no large one by itself."""
         child = self.workers.children[i]
-        child.control.send(message, self._limit)
+        self._owing.add(i)
+        child.control.put(message)
         self.handover.called[i] += 1
         self._asked_at = time.monotonic()
         child.bell.ring()
+        return child.control
 
     def _receive(self, i: int, answers: dict[int, Any]) -> None:
         control, waiting = self.workers.children[i].control, self._waiting

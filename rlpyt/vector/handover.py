@@ -12,6 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
+from rlpyt.block import fence
 from rlpyt.storage import Memory
 
 NOTES = 1 << 16  # bytes of what a worker tells of ended episodes before the driver has read it
@@ -53,15 +54,19 @@ class Handover:
         begin = self.told[worker]
         if begin + len(data) - self.heard[worker] > NOTES:
             return
+        fence()  # what is overwritten has been read
         at = np.arange(begin, begin + len(data)) % NOTES
         self._notes[worker, at] = np.frombuffer(data, np.uint8)
+        fence()
         self.told[worker] = begin + len(data)
 
     def hear(self, worker: int) -> list[Any]:
         """What the worker told since: [n, group, [(column, numbers), ...]] each; by the driver."""
         begin, end = self.heard[worker], self.told[worker]
+        fence()
         at = np.arange(begin, end) % NOTES
         data = self._notes[worker, at].tobytes()
+        fence()
         self.heard[worker] = end
         return [json.loads(line) for line in data.splitlines()]
 

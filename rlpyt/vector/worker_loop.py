@@ -7,11 +7,15 @@ needs torch.
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from rlpyt.block import fence
+from rlpyt.errors import StopAsked
 from rlpyt.places import Places
 from rlpyt.processes.bell import Bell
 from rlpyt.processes.child import Context
@@ -68,8 +72,9 @@ def work(context: Context, post: Post, replaces: bool) -> None:
             else:
                 worker.step()
             post.driver.ring()
-    finally:
+    except StopAsked:  # after a failure a close that hangs would keep it from being told of
         worker.close()
+        raise
 
 
 class _Worker:
@@ -83,6 +88,7 @@ class _Worker:
         self._lost = [replaces for _ in self.groups]
         self._rows = [_Rows(post, storage, columns) for columns in post.columns]
         self._envs: list[InProcess] = []
+        self._seed_generators(0)
         for columns in post.columns:
             resets = handover.resets[columns.start : columns.stop]
             self._envs.append(post.making(columns, context.heart, resets))
@@ -105,6 +111,7 @@ class _Worker:
         asked, given = self.handover.asked, self._given
         for g in (*self.groups[self._turn :], *self.groups[: self._turn]):
             if asked[g] > given[g]:
+                fence()
                 begun = perf_counter()
                 self._make(g, given[g])
                 self.context.heart.rest()
@@ -136,12 +143,15 @@ class _Worker:
         answer: Any = None
         match what:
             case "reset":
+                self.handover.resets[[b for own in self.post.columns for b in own]] = 0
+                self._seed_generators(1)
                 for g in self.groups:
                     self._envs[g].reset(self._rows[g].arrives(0))
                     self._given[g] = 1
             case "restore":
                 states, n = given
                 answer = [self._restore(g, states[g], n) for g in self.groups]
+                self._seed_generators(1)
             case "snapshot":
                 answer = [self._snapshot(g) for g in self.groups]
         self._lost = [lost and what == "snapshot" for lost in self._lost]
@@ -157,6 +167,17 @@ class _Worker:
     def _snapshot(self, g: int) -> dict[str, Any]:
         envs = self._envs[g]
         return lost(envs.resets) if self._lost[g] else envs.snapshot()
+
+    def _seed_generators(self, calls: int) -> None:
+        """Begin Python's and NumPy's anew: workers are forked, and would all draw the same.
+
+        Not as they began, where episodes have been: what was drawn in those would come again.
+        """
+        first = self.post.columns[0].start
+        resets = int(self.handover.resets[first])
+        seed = self.post.making.seeds.global_generators(first, resets, calls)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
 
     def close(self) -> None:
         for envs in self._envs:

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import threading
 import time
 import warnings
 from typing import Any
@@ -80,6 +81,42 @@ def test_an_exception_that_cannot_be_pickled_arrives_as_text():
 def test_an_environment_that_cannot_be_closed_masks_nothing():
     """F1: in close; its worker tells of it on stderr, and ends as the others do."""
     assert len(collect(faulty(where="close")).reward)
+
+
+def test_a_close_that_hangs_does_not_hide_what_failed():
+    kwargs = {"column": 2, "how": "raise", "k": 20}
+    given: Any = {"sampler": "workers", "workers": 2, "env_step_timeout": 1.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the other worker's close is told of
+        parts = parts_of("ppo", "small_workers:Stuck", kwargs, **given)
+        parts.sampler.envs._driver._patience = 0.3
+        with pytest.raises(WorkerError, match="failed: ValueError: a fault of its own"):
+            collect(parts)
+
+
+def test_a_message_cut_short_by_another_workers_death_is_handed_over_in_the_end():
+    """A large one, to a worker that does not read for a while."""
+    parts = faulty(column=-1, on_worker_failure="restart", env_step_timeout=8.0)
+    try:
+        parts.sampler.reset()
+        driver = parts.sampler.envs._driver
+        slow, dying = driver.workers.children
+        pid = slow.pid
+        os.kill(pid, signal.SIGSTOP)
+        timers = [
+            threading.Timer(0.3, os.kill, (dying.pid, signal.SIGKILL)),
+            threading.Timer(2.5, os.kill, (pid, signal.SIGCONT)),
+        ]
+        for timer in timers:
+            timer.start()
+        answers = driver.ask("snapshot", {0: bytes(10**7), 1: None})
+        for timer in timers:
+            timer.join()
+        assert sorted(answers) == [0, 1]  # who took the other's place was asked behind it
+        assert driver.restarts == 1 and driver.workers.children[0].pid == pid
+        assert len(stream(parts.sampler, 1).reward)
+    finally:
+        parts.close()
 
 
 @pytest.mark.parametrize("groups", [1, 2])

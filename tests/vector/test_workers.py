@@ -175,6 +175,35 @@ def test_factories_arguments_wrappers_and_ranks_reach_the_workers():
         parts.close()
 
 
+def test_workers_draw_from_generators_of_their_own_and_the_same_in_every_run():
+    """Forked from one server they would all begin alike, and otherwise in every run."""
+
+    def found() -> Any:
+        parts = parts_of("ppo", "small_workers:Drawing", workers=4, **WORKERS)
+        try:
+            training = stream(parts.sampler, 1)
+            saved = parts.sampler.snapshot()
+            evaluation = parts.evaluator.sampler
+            drawn = []
+            for _ in range(2):
+                evaluation.reset()
+                drawn.append(evaluation.collect().rows.observation[:3].copy())
+            parts.sampler.restore(saved)  # not what was drawn at the run's beginning
+            again = rows_of(parts.sampler.collect(None, 0))[0][1:4]
+            return [training.observation[:3], *drawn, again]
+        finally:
+            parts.close()
+
+    once, twice = found(), found()
+    for a, b in zip(once, twice, strict=True):
+        assert np.array_equal(a, b)
+    training, first, second, again = once
+    assert np.array_equal(first, second)  # an evaluation begins as the one before did
+    drawn = [*training[..., 1:].ravel(), *first[..., 1:].ravel(), *again[..., 1:].ravel()]
+    assert len({float(x) for x in drawn}) == len(drawn)
+    assert len({*training[0, :, 0].tolist()}) == 4  # constructors draw, too
+
+
 SCRIPT = """
 import gymnasium, sys
 from gymnasium import spaces
