@@ -114,8 +114,8 @@ def resume(
         drop_replay: fill a new replay instead of reading the saved one, which may be damaged.
         env: what makes the environment, where the run began with a callable: `run.json` holds its
             name alone.
-        sampler: options of the sampler in place of its own: who steps changes no numbers, to the
-            last bit where `strict` or with one group.
+        sampler: options of the sampler in place of its own: numbers stay the same, to the last bit
+            where `strict`, else to rounding where forward passes change their size.
         guarded: end this process where an environment that it steps does not return in time.
     """
     folder = RunFolder(path)

@@ -36,8 +36,8 @@ class ResumeOptions:
     """Fill a new replay instead of reading the saved one, which may be damaged."""
 
     sampler: Annotated[Kind | None, arg(metavar="serial|workers|replicated")] = None
-    """Go on with another sampler: numbers stay the same, to the last bit where the run is strict
-    or has one group."""
+    """Go on with another sampler: numbers stay the same, to the last bit where the run is strict,
+    else to rounding where forward passes change their size."""
 
     workers: Annotated[int | None, arg(metavar="INT")] = None
     """Go on with another number of processes."""
