@@ -21,6 +21,7 @@ from rlpyt.generators import seed_generators
 from rlpyt.noise import Noise, ResetSeeds
 from rlpyt.processes.bell import Bell
 from rlpyt.processes.child import Context
+from rlpyt.processes.heart import Heart
 from rlpyt.processes.start import Processes
 from rlpyt.resolve import Resolved, tune_allocator
 from rlpyt.run import Run
@@ -92,15 +93,18 @@ class Plan:
         """The rows of the run, as they lie in its memory."""
         return make_rows(self.run, self.making.spec, agent, self.memory, states=True)
 
-    def sampler(self, envs: Any, agent: Agent, window: Any, answered: range) -> Sampler:
+    def sampler(
+        self, envs: Any, agent: Agent, window: Any, answered: range, heart: Heart | None = None
+    ) -> Sampler:
         """What collects into a window, or into a part of one.
 
         Args:
             answered: columns that a forward pass has.
+            heart: of a process that somebody watches.
         """
         drawn = Noise(self.resolved.seed, TRAINING[1], answered, agent.uniforms, agent.normals)
         strict, bounds = self.run.sampler.strict, self.run.env.strict_bounds
-        return Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds)
+        return Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds, heart=heart)
 
     def begin(self, first: int) -> None:
         """Set what is process-wide, in the process that has the columns from `first` on.
@@ -120,7 +124,7 @@ def replica_part(plan: Plan, context: Context, columns: slice) -> Part:
     part = plan.window(agent).part(columns)
     envs = plan.making(own, context.heart)
     answered = range(plan.making.total) if plan.run.sampler.strict else own
-    return Part(plan.sampler(envs, agent, part, answered), agent)
+    return Part(plan.sampler(envs, agent, part, answered, context.heart), agent)
 
 
 def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
@@ -140,7 +144,8 @@ def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
         envs = Beating(_alone(plan), context.heart)
     else:
         envs = plan.making(range(plan.making.total), context.heart)
-    return Collector(plan.sampler(envs, agent, window, range(plan.making.total)), agent)
+    columns = range(plan.making.total)
+    return Collector(plan.sampler(envs, agent, window, columns, context.heart), agent)
 
 
 def replicated_sampler(

@@ -141,7 +141,7 @@ class Numbered(gymnasium.Env):
         rank: its column.
         fails: the column that fails, or -1.
         at: the step of the process, counted from 1, in which it does; 0: in every constructor.
-        how: "raise", "kill" (SIGKILL), "hang" or "stop" (SIGSTOP).
+        how: "raise", "kill" (SIGKILL), "hang", "late" (by 2 s) or "stop" (SIGSTOP).
         once: a file that keeps later processes from failing.
         delay: seconds of each step, of the column `slow` alone if it is one.
         numbers: how many come with each step's info beside its own.
@@ -180,7 +180,8 @@ class Numbered(gymnasium.Env):
             time.sleep(self.delay)
         self.steps += 1
         over = bool(self.np_random.random() < 0.1)
-        return self._observation(), float(self.steps), over, False, self.numbers | {"steps": self.steps}
+        info = self.numbers | {"steps": self.steps}
+        return self._observation(), float(self.steps), over, False, info
 
     def _observation(self) -> np.ndarray:
         return np.array([self.rank, self.episode, self.steps, self._sum()], np.float32)
@@ -203,6 +204,8 @@ class Numbered(gymnasium.Env):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "stop":
                 os.kill(os.getpid(), signal.SIGSTOP)
+            case "late":
+                time.sleep(2.0)
             case "hang":
                 time.sleep(3600)
 

@@ -90,6 +90,7 @@ class Context:
         children = tuple(children)
 
         def look() -> None:
+            self.heart.tick()  # else one that waits for long looks like one that was stopped
             self.look()
             for child in children:
                 child.look()

@@ -30,7 +30,7 @@ from rlpyt.samplers.published import Published
 from rlpyt.samplers.replicated import looks_every
 from rlpyt.samplers.schedule import Found, Schedule, lag_metrics
 from rlpyt.tree_format import like
-from rlpyt.vector.lost import lost
+from rlpyt.vector.lost import lost, resets_of
 
 
 @final
@@ -70,17 +70,19 @@ class AsynchronousSampler:
         self._taken = 0  # windows of this process
         self._boundary = 0  # the row after them
         self._resets: np.ndarray = np.zeros(window.num_envs, np.int64)  # by column, up to there
+        self._starts = 0  # of pools, which reset all columns at once
         self._rests = True
         self._waiting: Waiting | None = None
         self._asked_at = 0.0
         self._line = _Line()
+        self._counted = np.zeros(2)  # of the sampler's seconds, in `self.seconds`
 
     def reset(self) -> None:
         """Start every environment anew, as at the beginning of a run."""
         self._open()
         self._ask("reset")
         self._begin(0)
-        self._resets[:] = 1
+        self._resets[:] = self._starts = 1
 
     def rows_for(self, env_steps: int) -> int:
         """How many rows are collected next: the sampler's process knows, and decides."""
@@ -147,7 +149,9 @@ class AsynchronousSampler:
         window = self.window
         window.restore(like(window.example_carry(), state["window"], "window"))
         self._begin(window.boundary)
-        self._resets[:] = state["envs"].get("resets", 0)
+        self._resets[:] = resets_of(state["envs"], window.num_envs)
+        # A pool goes on with a reset.
+        self._starts = int(state["envs"].get("starts", self._resets.max())) + 1
         self._open()
         return self._ask("restore", self._boundary, state["envs"])
 
@@ -186,9 +190,12 @@ class AsynchronousSampler:
             )
             self._rests = False
         if not self._rests:
+            assert self._waiting is not None
             seconds = self._limits.start_timeout
+            self._asked_at = math.inf  # no call is overdue while environments are made
             try:
-                self._wait(lambda: self._turns.rests, "the sampler's start", seconds or math.inf)
+                what = "the sampler's start"
+                self._waiting.until(lambda: self._turns.rests, seconds or math.inf, what)
             except WaitedTooLong:
                 raise self._branch.overdue(seconds) from None
             self._rests = True
@@ -228,9 +235,9 @@ class AsynchronousSampler:
         if self.schedule is not None:
             self.schedule.record(Found(rested, newest, tuple(x.version for x in entries)))
         spent = link.seconds[[ENV, ACT]]
-        self.seconds["env"] += float(spent[0] - self._line.counted[0])
-        self.seconds["act"] += float(spent[1] - self._line.counted[1])
-        self._line.counted = spent
+        self.seconds["env"] += float(spent[0] - self._counted[0])
+        self.seconds["act"] += float(spent[1] - self._counted[1])
+        self._counted = spent
         return found
 
     def _recover(self, error: WorkerError) -> None:
@@ -253,24 +260,28 @@ class AsynchronousSampler:
                 return
             # The dead one did so unseen at most T times more.
             self._resets += self.window.longest
-            envs = lost(self._resets, starts=self._restarts)
+            envs = lost(self._resets, starts=self._starts)
+            self._starts += 1
             self._ask("restore", self._boundary, envs)
         except WorkerError as next_error:
             self._recover(next_error)
 
     def _ask(self, what: str, *given: Any) -> Any:
         """Ask the sampler, which rests."""
-        self._asked_at = time.monotonic()
-        return self._hear(self._messages.say(self._branch.child, what, *given))
-
-    def _hear(self, number: int) -> Any:
-        assert self._waiting is not None
-        return self._messages.hear(self._branch.child, number, self._waiting)
-
-    def _wait(self, ready: Callable[[], object], what: str, seconds: float = math.inf) -> None:
         assert self._waiting is not None
         self._asked_at = time.monotonic()
-        self._waiting.until(ready, seconds, what)
+        messages, child, limit = self._messages, self._branch.child, self._limits.env_step_timeout
+        seconds = limit or math.inf
+        try:
+            number = messages.say(child, what, *given, seconds=seconds)
+            return messages.hear(child, number, self._waiting, seconds)
+        except WaitedTooLong:  # it is stopped in the midst of a message
+            raise self._branch.overdue(limit) from None
+
+    def _wait(self, ready: Callable[[], object], what: str) -> None:
+        assert self._waiting is not None
+        self._asked_at = time.monotonic()
+        self._waiting.until(ready, math.inf, what)
 
     def _watch(self) -> None:
         if self._limits.env_step_timeout:
@@ -283,5 +294,4 @@ class _Line:
     def __init__(self, spent: np.ndarray | None = None) -> None:
         self.begun, self.waited = perf_counter(), 0.0
         self.spent = np.zeros(8) if spent is None else spent  # by the sampler, before
-        self.counted = self.spent[[ENV, ACT]]
         self.lags: list[int] = []

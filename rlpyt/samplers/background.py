@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rlpyt.errors import StopAsked
 from rlpyt.processes.child import Context
 from rlpyt.rows import Row
 from rlpyt.samplers.link import ACT, ENV, WAIT, Entry, Link
@@ -61,8 +62,9 @@ def background(
             else:
                 work.answer()
             context.heart.rest()  # no call of an environment is waited for any more
-    finally:
+    except StopAsked:  # after a failure a close that hangs would keep it from being told of
         collector.sampler.close()
+        raise
 
 
 def env_steps_of(rows: Row) -> int:

@@ -74,9 +74,14 @@ class Branch:
         return processes.waiting(what, watch=look, every=every)
 
     def look_for_hangs(self, since: float, seconds: float) -> None:
-        """Raise WorkerError, and end the sampler, where it is in one call for too long."""
+        """Raise WorkerError, and end the sampler, where it shows no life for too long.
+
+        Args:
+            since: when it was asked for something that it has not given.
+            seconds: that a call of an environment may take, and whatever else it does at once.
+        """
         child, processes = self.child, self._processes
-        if str(child.heart) and child.heart.age(since) > seconds:
+        if child.heart.age(since) > seconds:
             assert processes is not None
             raise processes.overdue(child, seconds)
 

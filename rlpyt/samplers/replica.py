@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from rlpyt.block import fence
+from rlpyt.errors import StopAsked
 from rlpyt.processes.bell import Bell
 from rlpyt.processes.child import Context
 from rlpyt.samplers.news import News
@@ -105,8 +106,9 @@ def replica(
             else:
                 work.collect(driver)
             context.heart.rest()
-    finally:
+    except StopAsked:  # after a failure a close that hangs would keep it from being told of
         work.sampler.close()
+        raise
 
 
 class _Work:

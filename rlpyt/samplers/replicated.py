@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, final
 
@@ -19,6 +20,7 @@ from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.block import fence
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import WaitedTooLong, WorkerError
+from rlpyt.processes.handle import Child
 from rlpyt.processes.wait import LOOK, Waiting
 from rlpyt.ring_window import RingWindow
 from rlpyt.rows import Window
@@ -27,7 +29,7 @@ from rlpyt.samplers.messages import Messages
 from rlpyt.samplers.options import SamplerOptions
 from rlpyt.tree_format import like
 from rlpyt.vector.in_process import InProcess
-from rlpyt.vector.lost import Blank, lost
+from rlpyt.vector.lost import Blank, lost, resets_of
 
 
 @final
@@ -60,9 +62,9 @@ class ReplicatedSampler:
         self._waiting: Waiting | None = None  # for the replicas that there are
         self._asked_at = 0.0
         self._count = 0  # of replicas, once there are some
-        self._messages = Messages()
+        self._messages, self._owing = Messages(), set[int]()  # replicas that were sent one
         self._resets = np.zeros(window.num_envs, np.int64)  # by column, up to the boundary row
-        self._restarts = 0
+        self._restarts, self._new = 0, set[int]()  # replicas that were not told where to go on
         self._dropped: set[int] = set()
         self._blank = Blank(spec)
         self._times = np.zeros(0)  # seconds of work of each replica, since the line before
@@ -135,7 +137,7 @@ class ReplicatedSampler:
         """Bring them to where the row arrived that the window goes on with; see `restore`."""
         envs = [InProcess.part_of(state, at) for at in self._ready().columns]
         cut = self._ask_each("restore", lambda i: (envs[i], *self._place(within=False)))
-        self._resets[:] = state["resets"]
+        self._resets[:] = resets_of(state, len(self._resets))
         return [b for part in cut for b in part]
 
     def metrics(self) -> dict[str, float]:
@@ -209,17 +211,35 @@ class ReplicatedSampler:
         """Ask all replicas by message, and return their answers; of a dropped one what it lost."""
         crew = self._ready()
         self._asked_at = time.monotonic()
-        say, children = self._messages.say, crew.children
-        numbers = {i: say(children[i], what, *given(i)) for i in self._working}
+        self._owing.clear()
+        numbers = {i: self._say(crew, i, what, *given(i)) for i in self._working}
         return [
             self._hear(crew, i, numbers[i]) if i in numbers else self._lost(crew, i)
             for i in range(len(crew.columns))
         ]
 
+    def _say(self, crew: Crew, i: int, what: str, *given: Any) -> int:
+        """Send a message; returns the number of the answer."""
+        self._owing.add(i)
+        with self._bounded(crew.children[i]) as seconds:
+            return self._messages.say(crew.children[i], what, *given, seconds=seconds)
+
     def _hear(self, crew: Crew, i: int, number: int) -> Any:
         """The answer of this number."""
         assert self._waiting is not None
-        return self._messages.hear(crew.children[i], number, self._waiting)
+        with self._bounded(crew.children[i]) as seconds:
+            answer = self._messages.hear(crew.children[i], number, self._waiting, seconds)
+        self._owing.discard(i)
+        return answer
+
+    @contextmanager
+    def _bounded(self, child: Child) -> Iterator[float]:
+        """A replica that is stopped in the midst of a message is overdue, too."""
+        limit = self._limits.env_step_timeout
+        try:
+            yield limit or math.inf
+        except WaitedTooLong:
+            raise self._staff.overdue(child, limit) from None
 
     def _watch(self) -> None:
         """Raise if a replica failed, or is in one call for too long."""
@@ -227,8 +247,15 @@ class ReplicatedSampler:
         for i in self._working:
             child = crew.children[i]
             child.look()
-            if limit and str(child.heart) and child.heart.age(self._asked_at) > limit:
+            if limit and child.heart.age(self._asked_at) > limit and self._owes(crew, i):
                 raise self._staff.overdue(child, limit)
+
+    def _owes(self, crew: Crew, i: int) -> bool:
+        """Whether a replica was asked for something that it did not give."""
+        desk, child = crew.desk, crew.children[i]
+        if desk.ready[i] and desk.given[i] != desk.asked:
+            return True
+        return i in self._owing and not child.control.has_message()
 
     def _go_on_without(self, error: WorkerError, within: bool) -> None:
         """Replace or leave out the replica that failed, if that is how it should be.
@@ -242,6 +269,7 @@ class ReplicatedSampler:
             raise error
         i = named[0]
         self._waiting = None
+        self._owing.discard(i)
         if limits.on_worker_failure == "drop":
             self._staff.dismiss(i)
             self._dropped.add(i)
@@ -249,15 +277,19 @@ class ReplicatedSampler:
                 raise error
             return
         self._restarts += 1
+        self._new.add(i)
         crew.desk.ready[i] = 0
         crew.desk.given[i] = -1 if within else crew.desk.asked
         self._staff.replace(i)
         try:
             self._ready()
             self._asked_at = time.monotonic()
-            given = self._lost(crew, i), *self._place(within)
-            number = self._messages.say(crew.children[i], "restore", *given)
-            self._hear(crew, i, number)
+            for i in sorted(self._new):  # also one during whose start another failed
+                envs = self._lost(crew, i)
+                self._resets[crew.columns[i]] = envs["resets"]
+                given = envs, *self._place(within)
+                self._hear(crew, i, self._say(crew, i, "restore", *given))
+                self._new.discard(i)
         except WorkerError as next_error:
             self._go_on_without(next_error, within)
 
@@ -266,8 +298,7 @@ class ReplicatedSampler:
 
         A failed replica did so unseen at most T times more.
         """
-        self._resets[crew.columns[i]] += self.window.horizon
-        return lost(self._resets[crew.columns[i]])
+        return lost(self._resets[crew.columns[i]] + self.window.horizon)
 
     def _place(self, within: bool) -> tuple[int, int, int]:
         """The row that has arrived and is to be answered: start and horizon of a window, and row.

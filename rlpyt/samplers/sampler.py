@@ -12,6 +12,7 @@ import torch
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.noise import Noise
+from rlpyt.processes.heart import ACT, Heart
 from rlpyt.ring_window import RingPart, RingWindow
 from rlpyt.rotation import Rotation, RotationPart
 from rlpyt.rows import Inputs, Row, Slot, Window, WindowPart
@@ -76,6 +77,7 @@ class Sampler:
         strict: every forward pass has all columns of the whole window, and one thread.
         strict_bounds: whether an observation out of its declared bounds is an error.
         check: called before each window; raises where the agent's weights are not finite.
+        heart: beats before each forward pass, where somebody watches.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class Sampler:
         strict: bool = False,
         strict_bounds: bool = False,
         check: Callable[[], None] | None = None,
+        heart: Heart | None = None,
     ) -> None:
+        self._heart = heart
         self.envs, self.agent, self.window, self.noise = envs, agent, window, noise
         self._checks = Checks(envs.spec, strict_bounds, window.columns.start)
         self._check_agent = check
@@ -168,6 +172,7 @@ class Sampler:
         last = len(turns) - 1
         keeps = type(window.slots[0].row.info) is not tuple
         remembers = bool(tree_leaves(window.state))
+        heart = self._heart
         acting, begun = 0.0, perf_counter()
         arrived = 1  # rows of every group
         try:
@@ -179,6 +184,8 @@ class Sampler:
                     if g == last:
                         arrived = t + 1
                     before = perf_counter()
+                    if heart is not None:
+                        heart.beat(-1, ACT)
                     state = states[g]
                     if remembers:
                         keep(t, state)
@@ -189,6 +196,8 @@ class Sampler:
                     for leaf in floats:
                         if np.count_nonzero(np.isfinite(leaf)) < leaf.size:
                             checks.answered(row, window.start + t, columns.start)
+                    if heart is not None:
+                        heart.rest()
                     acting += perf_counter() - before
                     send(row, slots[t + 1].row, g)
             for g, columns, slots, *_ in turns:

@@ -24,6 +24,16 @@ def lost(resets: np.ndarray, starts: int = 0) -> dict[str, Any]:
     return {"resets": resets, "log": log, "own": {}, "starts": starts}
 
 
+def resets_of(state: dict[str, Any], num_envs: int) -> np.ndarray:
+    """How often each column [B] was reset, by a snapshot of whatever environments.
+
+    A pool resets all at once, and counts that alone.
+    """
+    if "resets" in state:
+        return np.array(state["resets"])
+    return np.full(num_envs, int(state["starts"]))
+
+
 class Blank:
     """Writes rows of columns that nobody steps any more: of no episode, learned from by nobody.
 

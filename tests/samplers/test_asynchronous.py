@@ -267,20 +267,20 @@ def test_a_snapshot_is_refused_while_the_sampler_is_at_work():
 
 
 def test_a_sampler_rests_whatever_comes_with_windows_that_nobody_has_taken():
-    kwargs = {"numbers": 800}
-    parts = parts_of("dqn", NUMBERED, kwargs, asynchronous=True, max_lag=12)
+    kwargs = {"numbers": 1500}
+    parts = parts_of("dqn", NUMBERED, kwargs, asynchronous=True, max_lag=30)
     sampler: Any = parts.sampler
     try:
         sampler.reset()
         sampler.collect(None, 0)
         end = time.monotonic() + 10
-        while sampler._turns.look() < sampler._taken + 12 and time.monotonic() < end:
+        while sampler._turns.look() < sampler._taken + 30 and time.monotonic() < end:
             time.sleep(0.01)
         (window,) = sampler.settle()
-        assert window.horizon > 12
+        assert window.horizon >= 30
         ends = {(t, b) for t, b in np.argwhere(window.rows.last).tolist() if t}
         assert sampler.infos.keys() == ends
-        assert {len(numbers) for numbers in sampler.infos.values()} == {801}
+        assert {len(numbers) for numbers in sampler.infos.values()} == {1501}
     finally:
         parts.close()
 
@@ -318,6 +318,58 @@ def test_a_call_that_does_not_return_ends_by_its_time_out(side, tmp_path):
     error = fail(side, tmp_path, "hang", env_step_timeout=0.7)
     assert error.worker == CULPRIT[side]
     assert "did not answer for 0.7 s" in error.message and "environment 2, step" in error.message
+
+
+@pytest.mark.parametrize("side", ["serial", "workers"])
+def test_a_sampler_that_is_stopped_outside_of_environments_is_noticed(side):
+    options: Any = {"asynchronous": True, "env_step_timeout": 1.0, **SIDES[side]}
+    parts = parts_of("dqn", **options)
+    sampler: Any = parts.sampler
+    try:
+        sampler.reset()
+        sampler.collect(None, 0)
+        time.sleep(0.5)  # it waits for the learner now, or will soon
+        os.kill(sampler._branch.child.pid, signal.SIGSTOP)
+        sampler.collect(None, 0)  # what is there
+        with pytest.raises(WorkerError, match=r"sampler .*did not answer for 1 s.*SIGSTOP"):
+            sampler.collect(None, 0)
+    finally:
+        parts.close()
+
+
+def test_an_environment_may_take_its_time_to_start():
+    kwargs = {"fails": 1, "at": 0, "how": "late"}
+    parts = parts_of("dqn", NUMBERED, kwargs, asynchronous=True, env_step_timeout=1.0)
+    try:
+        parts.sampler.reset()
+    finally:
+        parts.close()
+
+
+def test_a_restart_after_a_resume_begins_other_episodes():
+    parts = parts_of("dqn", NUMBERED, asynchronous=True, on_worker_failure="restart")
+    sampler: Any = parts.sampler
+    try:
+        sampler.reset()
+        sampler.collect(None, 0)
+        list(sampler.settle())
+        saved = sampler.snapshot() | {"envs": {"starts": np.array(7)}}  # of a pool
+        sampler.restore(saved)
+        assert sampler._resets.tolist() == [7] * 4
+        asked: list[Any] = []
+        ask = sampler._ask
+
+        def recorded(what: str, *given: Any) -> Any:
+            asked.append((what, *given))
+            return ask(what, *given)
+
+        sampler._ask = recorded
+        for _ in range(2):
+            sampler._recover(WorkerError("sampler", "was killed"))
+        starts = [given[1]["starts"] for what, *given in asked if what == "restore"]
+        assert starts == [8, 9]  # the pool itself was reset with 7
+    finally:
+        parts.close()
 
 
 def test_a_learner_that_raises_ends_the_others_and_is_the_cause(tmp_path):  # F25

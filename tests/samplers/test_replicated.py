@@ -146,6 +146,19 @@ def test_a_snapshot_fits_one_process_and_replicas():
             assert all(map(same, after(saved, **sampler)[1], expected))
 
 
+def test_a_snapshot_of_a_pool_begins_other_episodes():
+    parts = parts_of("ppo", sampler="replicated", workers=2)
+    try:
+        parts.sampler.reset()
+        parts.sampler.collect(None, 0)
+        saved = parts.sampler.snapshot() | {"envs": {"starts": np.array(3)}}
+        last = parts.sampler.window.rows.last[-1]
+        assert parts.sampler.restore(saved) == np.flatnonzero(~last).tolist()
+        assert parts.sampler.snapshot()["envs"]["resets"].tolist() == [3] * 4
+    finally:
+        parts.close()
+
+
 def test_a_run_goes_on_with_another_sampler_as_if_it_had_not_stopped(tmp_path):
     def stop(runner: Runner) -> None:
         if runner.episodes.env_steps >= 300:
@@ -210,6 +223,18 @@ def test_a_call_that_does_not_return_ends_by_its_time_out(how):
     assert time.monotonic() - begun < 20
 
 
+def test_a_replica_that_is_stopped_between_calls_ends_by_the_time_out_too():
+    parts = parts_of("ppo", sampler="replicated", workers=2, env_step_timeout=1.0)
+    try:
+        parts.sampler.reset()
+        parts.sampler.collect(None, 0)
+        os.kill(parts.sampler._staff.crew().children[1].pid, signal.SIGSTOP)
+        with pytest.raises(WorkerError, match=r"replica 1 .*did not answer for 1 s.*SIGSTOP"):
+            parts.sampler.collect(None, 0)
+    finally:
+        parts.close()
+
+
 def test_a_start_that_takes_too_long_is_ended():
     with pytest.raises(WorkerError, match=r"replica 1 .*did not answer for 1 s"):
         collect(failing("hang", at=0, start_timeout=1.0), 1)
@@ -264,6 +289,8 @@ def test_a_dropped_replica_leaves_rows_that_nothing_learns_from():
         told = parts.sampler.metrics()
         assert told["workers/dropped"] == 2 and told["workers/restarts"] == 0
         saved = parts.sampler.snapshot()
+        resets = [x["envs"]["resets"].tolist() for x in (saved, parts.sampler.snapshot())]
+        assert resets[0] == resets[1]  # to save changes nothing
     finally:
         parts.close()
     again = parts_of("ppo", "small_sampling:Numbered", strict=True)
