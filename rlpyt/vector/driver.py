@@ -149,7 +149,7 @@ class Driver:
             try:
                 call()
             except WaitedTooLong:
-                raise self._staff.overdue(self.workers.children[i], self._limit) from None
+                raise self._hung(self.workers.children[i]) from None
         except WorkerError as error:
             self._go_on_without(error)
 
@@ -169,7 +169,11 @@ class Driver:
                 continue
             given = handover.given[i]
             if i in self._owing or any(a > b for a, b in zip(handover.asked, given, strict=True)):
-                raise self._staff.overdue(workers.children[i], limit)
+                raise self._hung(workers.children[i])
+
+    def _hung(self, child: Child) -> WorkerError:
+        error = self._staff.overdue(child, self._limit)
+        return _with_more(error, "; --env-step-timeout sets how long it may take")
 
     def _tell_of_start(self, child: Child) -> None:
         if time.monotonic() > self._started_at + TELL_AFTER:
@@ -192,7 +196,8 @@ class Driver:
         try:
             waiting.until(lambda: not late(), limit, "workers to start")
         except WaitedTooLong:
-            raise self._staff.overdue(workers.children[late()[0]], limit) from None
+            error = self._staff.overdue(workers.children[late()[0]], limit)
+            raise _with_more(error, "; --start-timeout sets how long it may take") from None
 
     def _go_on_without(self, error: WorkerError) -> Waiting:
         """Replace or leave out the worker that failed, if that is how it should be.
@@ -205,7 +210,13 @@ class Driver:
             self._failures.append(error.pid)
             failed = [i for i in self.working if workers.children[i].name == error.worker]
             spent = limits.on_worker_failure == "restart" and self.restarts >= limits.max_restarts
-            if not failed or limits.on_worker_failure == "raise" or spent:
+            if failed and spent:
+                raise _with_more(
+                    error,
+                    f"; it was not replaced, after max_restarts={limits.max_restarts} restarts: "
+                    "mend the environment, or allow more with --max-restarts",
+                ) from error
+            if not failed or limits.on_worker_failure == "raise":
                 raise error
             i = failed[0]
             self._owing.discard(i)
@@ -226,3 +237,9 @@ class Driver:
                 continue
             assert self._waiting is not None
             return self._waiting
+
+
+def _with_more(error: WorkerError, more: str) -> WorkerError:
+    """The same, with the remedy behind what happened."""
+    columns, how = error.columns, error.how + more
+    return WorkerError(error.worker, how, columns, error.pid, error.traceback)

@@ -155,7 +155,9 @@ def test_a_call_that_does_not_return_ends_by_its_time_out(how, tmp_path):
     parts = faulty(how, groups=2, env_step_timeout=0.4, k=20)
     parts.home.folder = tmp_path
     begun = time.monotonic()
-    with pytest.raises(WorkerError, match=NAMED + "did not answer for 0.4 s") as caught:
+    with pytest.raises(
+        WorkerError, match=NAMED + "did not answer for 0.4 s.*--env-step-timeout"
+    ) as caught:
         collect(parts)
     assert time.monotonic() - begun < 15  # 0.4 + 2 s where nothing else is at work
     assert "environment 2, step" in str(caught.value)
@@ -200,7 +202,8 @@ def test_a_constructor_that_raises_is_named():
 def test_a_constructor_that_never_returns_ends_by_the_limit_of_a_start():
     """F3."""
     with pytest.raises(
-        WorkerError, match="worker 1 .*did not answer for 0.5 s.*environment 2, make"
+        WorkerError,
+        match="worker 1 .*did not answer for 0.5 s.*environment 2, make.*--start-timeout",
     ):
         collect(faulty("sleep", where="init", start_timeout=0.5))
 
@@ -373,7 +376,7 @@ def test_a_worker_that_dies_between_windows_is_replaced_when_it_is_asked(tmp_pat
 
 def test_restarts_are_bounded():
     parts = faulty(k=3, on_worker_failure="restart", max_restarts=2)
-    with pytest.raises(WorkerError, match="a fault of its own"):
+    with pytest.raises(WorkerError, match="a fault of its own.*max_restarts=2.*--max-restarts"):
         collect(parts)
     assert parts.sampler.envs._driver.restarts == 2
 
