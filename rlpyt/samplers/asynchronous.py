@@ -25,7 +25,7 @@ from rlpyt.samplers.arrivals import arrivals_of
 from rlpyt.samplers.branch import Branch
 from rlpyt.samplers.link import ACT, ENV, WAIT, Entry
 from rlpyt.samplers.messages import Messages
-from rlpyt.samplers.options import SamplerOptions
+from rlpyt.samplers.options import START_LIMIT, STEP_LIMIT, SamplerOptions
 from rlpyt.samplers.published import Published
 from rlpyt.samplers.replicated import looks_every
 from rlpyt.samplers.schedule import Found, Schedule, lag_metrics
@@ -197,7 +197,7 @@ class AsynchronousSampler:
                 what = "the sampler's start"
                 self._waiting.until(lambda: self._turns.rests, seconds or math.inf, what)
             except WaitedTooLong:
-                raise self._branch.overdue(seconds) from None
+                raise self._branch.overdue(seconds, START_LIMIT) from None
             self._rests = True
 
     def _go_on(self, env_steps: int) -> None:
@@ -247,8 +247,7 @@ class AsynchronousSampler:
         and the row after that begins another. A window that is published while they are ended is
         given up: nobody has seen it.
         """
-        limits = self._limits
-        if limits.on_worker_failure != "restart" or self._restarts >= limits.max_restarts:
+        if not self._limits.may_restart(self._restarts, error):
             raise error
         self._restarts += 1
         self._branch.close(kill=True)
@@ -276,7 +275,7 @@ class AsynchronousSampler:
             number = messages.say(child, what, *given, seconds=seconds)
             return messages.hear(child, number, self._waiting, seconds)
         except WaitedTooLong:  # it is stopped in the midst of a message
-            raise self._branch.overdue(limit) from None
+            raise self._branch.overdue(limit, STEP_LIMIT) from None
 
     def _wait(self, ready: Callable[[], object], what: str) -> None:
         assert self._waiting is not None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
+from rlpyt.errors import WorkerError
 from rlpyt.processes.handle import Child
 from rlpyt.processes.start import Processes
 from rlpyt.processes.wait import Waiting
 from rlpyt.samplers.background import MakeCollector, background
 from rlpyt.samplers.link import Link
+from rlpyt.samplers.options import STEP_LIMIT
 from rlpyt.storage import Memory
 
 
@@ -80,15 +82,19 @@ class Branch:
             since: when it was asked for something that it has not given.
             seconds: that a call of an environment may take, and whatever else it does at once.
         """
-        child, processes = self.child, self._processes
-        if child.heart.age(since) > seconds:
-            assert processes is not None
-            raise processes.overdue(child, seconds)
+        if self.child.heart.age(since) > seconds:
+            raise self.overdue(seconds, STEP_LIMIT)
 
-    def overdue(self, seconds: float) -> Exception:
-        """What to raise where the sampler did not answer for so long; it is ended."""
+    def overdue(self, seconds: float, option: str) -> WorkerError:
+        """What to raise where the sampler did not answer for so long; it is ended.
+
+        Args:
+            option: that sets how long it may take.
+        """
         assert self._processes is not None
-        return self._processes.overdue(self.child, seconds)
+        error = self._processes.overdue(self.child, seconds)
+        error.how += f"; {option} sets how long it may take"
+        return error
 
     def close(self, kill: bool = False) -> None:
         """Ask all to end, and see to it.

@@ -64,8 +64,12 @@ class Staff(ABC):
         """A wait for the replicas there are now; it ends by WorkerError if one is at fault."""
 
     @abstractmethod
-    def overdue(self, child: Child, seconds: float) -> WorkerError:
-        """What to raise where a replica did nothing for so long; it is ended."""
+    def overdue(self, child: Child, seconds: float, option: str) -> WorkerError:
+        """What to raise where a replica did nothing for so long; it is ended.
+
+        Args:
+            option: that sets how long it may take.
+        """
 
     @abstractmethod
     def replace(self, i: int) -> None:
@@ -126,8 +130,10 @@ class Hired(Staff):
 
         return processes.waiting(what, bell=crew.bell, watch=look, every=every)
 
-    def overdue(self, child: Child, seconds: float) -> WorkerError:
-        return self._there()[0].overdue(child, seconds)
+    def overdue(self, child: Child, seconds: float, option: str) -> WorkerError:
+        error = self._there()[0].overdue(child, seconds)
+        error.how += f"; {option} sets how long it may take"
+        return error
 
     def replace(self, i: int) -> None:
         _, crew = self._there()
@@ -175,8 +181,11 @@ class Lent(Staff):
             what, bell=crew.bell, children=crew.children, watch=watch, every=every
         )
 
-    def overdue(self, child: Child, seconds: float) -> WorkerError:
-        return child.blame(f"did not answer for {seconds:g} s ({child.heart})")
+    def overdue(self, child: Child, seconds: float, option: str) -> WorkerError:
+        doing = str(child.heart) or "between calls"
+        return child.blame(
+            f"did not answer for {seconds:g} s ({doing}); {option} sets how long it may take"
+        )
 
     def replace(self, i: int) -> None:
         raise RuntimeError("only the process that started a replica can replace it")

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, WorkerError
 
 Kind = Literal["serial", "workers", "replicated"]
+STEP_LIMIT, START_LIMIT = "--env-step-timeout", "--start-timeout"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,23 @@ class SamplerOptions:
 
     schedule: Annotated[str | None, arg(metavar="FILE")] = None
     """Asynchronous: such a file, as which to collect in turn with the learning: the same run."""
+
+    def may_restart(self, restarts: int, error: WorkerError) -> bool:
+        """Whether another process may take a failed one's place; the error says why not.
+
+        Args:
+            restarts: so far.
+            error: of the failed one.
+        """
+        if self.on_worker_failure != "restart":
+            return False
+        if restarts < self.max_restarts:
+            return True
+        error.how += (
+            f", after max_restarts={self.max_restarts} restarts; find what makes processes fail, "
+            "or raise --max-restarts"
+        )
+        return False
 
     def __post_init__(self) -> None:
         for name in ("workers", "groups", "max_lag"):

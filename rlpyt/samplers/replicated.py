@@ -26,7 +26,7 @@ from rlpyt.ring_window import RingWindow
 from rlpyt.rows import Window
 from rlpyt.samplers.crew import Crew, Staff
 from rlpyt.samplers.messages import Messages
-from rlpyt.samplers.options import SamplerOptions
+from rlpyt.samplers.options import START_LIMIT, STEP_LIMIT, SamplerOptions
 from rlpyt.tree_format import like
 from rlpyt.vector.in_process import InProcess
 from rlpyt.vector.lost import Blank, lost, resets_of
@@ -188,7 +188,7 @@ class ReplicatedSampler:
             waiting.until(lambda: desk.ready[self._working].all(), seconds or math.inf, "a start")
         except WaitedTooLong:
             late = next(i for i in self._working if not desk.ready[i])
-            raise self._staff.overdue(crew.children[late], seconds) from None
+            raise self._staff.overdue(crew.children[late], seconds, START_LIMIT) from None
 
     def _receive(self) -> None:
         """Wait until every replica that works has given the window, and take what came with it."""
@@ -239,7 +239,7 @@ class ReplicatedSampler:
         try:
             yield limit or math.inf
         except WaitedTooLong:
-            raise self._staff.overdue(child, limit) from None
+            raise self._staff.overdue(child, limit, STEP_LIMIT) from None
 
     def _watch(self) -> None:
         """Raise if a replica failed, or is in one call for too long."""
@@ -248,7 +248,7 @@ class ReplicatedSampler:
             child = crew.children[i]
             child.look()
             if limit and child.heart.age(self._asked_at) > limit and self._owes(crew, i):
-                raise self._staff.overdue(child, limit)
+                raise self._staff.overdue(child, limit, STEP_LIMIT)
 
     def _owes(self, crew: Crew, i: int) -> bool:
         """Whether a replica was asked for something that it did not give."""
@@ -265,12 +265,13 @@ class ReplicatedSampler:
         """
         crew, limits = self._staff.crew(), self._limits
         named = [i for i in self._working if crew.children[i].name == error.worker]
-        if not named or limits.on_worker_failure == "raise" or self._spent:
+        drop = limits.on_worker_failure == "drop"
+        if not named or not (drop or limits.may_restart(self._restarts, error)):
             raise error
         i = named[0]
         self._waiting = None
         self._owing.discard(i)
-        if limits.on_worker_failure == "drop":
+        if drop:
             self._staff.dismiss(i)
             self._dropped.add(i)
             if not self._working:
@@ -312,12 +313,6 @@ class ReplicatedSampler:
         if isinstance(window, RingWindow):
             return window.boundary, window.longest, 0
         return window.start, window.horizon, -1
-
-    @property
-    def _spent(self) -> bool:
-        """Whether there were as many restarts as there may be."""
-        limits = self._limits
-        return limits.on_worker_failure == "restart" and self._restarts >= limits.max_restarts
 
     def _leave_empty(self, columns: slice) -> None:
         """Write rows of no episode, which nothing learns from, where nobody is at work."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
+from rlpyt.errors import UsageError
 from rlpyt.ring_window import RingWindow
 from rlpyt.rotation import Rotation
 from rlpyt.samplers.arrivals import arrivals_of
@@ -64,9 +65,22 @@ class Schedule:
     def read(cls, path: Path) -> Schedule:
         """What was written to a file."""
         schedule = cls()
-        for line in path.read_text().splitlines():
-            resting, published, *versions = map(int, line.split())
-            schedule.found.append(Found(bool(resting), published, tuple(versions)))
+        try:
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"schedule={path} cannot be read ({error}); give the schedule-0.txt of a run that "
+                "was made with --record-schedule"
+            ) from error
+        for number, line in enumerate(lines, 1):
+            try:
+                resting, published, first, *versions = map(int, line.split())
+            except ValueError:
+                raise UsageError(
+                    f"schedule={path}, line {number}: {line[:60]!r} is not a line of a schedule "
+                    "(0 or 1, and two numbers or more); the file is not one, or was cut short"
+                ) from None
+            schedule.found.append(Found(bool(resting), published, (first, *versions)))
         return schedule
 
 

@@ -7,6 +7,7 @@ import pytest
 from small_sampling import column, fingerprint, outcome_of
 
 from rlpyt import training
+from rlpyt.errors import UsageError
 from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.schedule import Found, Schedule
 
@@ -102,6 +103,15 @@ def test_a_resumed_part_has_a_schedule_of_its_own(tmp_path):
     (second,) = set(run.glob("schedule-*.txt")) - {run / "schedule-0.txt"}
     training.resume(again, mode="quiet", sampler={"schedule": str(second)})
     assert fingerprint(run) == fingerprint(again)
+
+
+@pytest.mark.parametrize("text", [None, "0 3\n", "0 1 1\n0 x 2\n"])
+def test_a_file_that_is_no_schedule_is_refused(text, tmp_path):
+    path = tmp_path / "schedule-0.txt"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match="cannot be read|is not a line of a schedule"):
+        Schedule.read(path)
 
 
 def test_a_file_holds_what_was_found(tmp_path):
