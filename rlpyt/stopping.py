@@ -11,11 +11,17 @@ from typing import Any
 
 NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _asked_at: float | None = None
+_asked_by = 0
 
 
 def asked_at() -> float | None:
     """When (`time.monotonic`) the run was asked to stop; None: it was not, or it has ended."""
     return _asked_at
+
+
+def exit_code() -> int:
+    """What a run that was asked to stop exits with, as shells say it: 130 or 143; else 1."""
+    return 1 if _asked_at is None else 128 + _asked_by
 
 
 class StopSignal:
@@ -45,9 +51,9 @@ class StopSignal:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.name:
             _show_cursor()
-            os._exit(130 if number == signal.SIGINT else 143)
-        global _asked_at
-        _asked_at = time.monotonic()
+            os._exit(128 + number)
+        global _asked_at, _asked_by
+        _asked_at, _asked_by = time.monotonic(), number
         self.name = NAMES[signal.Signals(number)]
 
 

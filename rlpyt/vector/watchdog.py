@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import numpy as np
 from rlpyt import stopping
 from rlpyt.processes import stacks
 from rlpyt.processes.heart import Heart
-from rlpyt.processes.wait import GRACE
+from rlpyt.processes.wait import GRACE, LOOK
 from rlpyt.vector.in_process import InProcess
 
 _FAST = 100  # calls a second, from which on one beat a row is enough to tell slow from hanging
@@ -29,8 +30,13 @@ class Watchdog:
     """Watches the heart of environments, from a thread, while it is entered.
 
     A call that takes too long cannot be given up: the process dumps its stacks and exits with
-    code 1. Where a loop in C keeps this thread from running as well, faulthandler does that, which
-    the thread sets anew each second that it runs.
+    code 1, or with that of the signal by which it was asked to stop. Where a loop in C keeps this
+    thread from running as well, faulthandler does that, which the thread sets anew each second that
+    it runs.
+
+    Time in which the process was suspended is none of a call's. faulthandler cannot know that: it
+    is called off before SIGTSTP (Ctrl-Z; schedulers send it before they suspend a job) stops the
+    process. A bare SIGSTOP that lasts longer than a call may does end it.
 
     Args:
         seconds: that one call may take.
@@ -44,6 +50,8 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._folder: Path | None = None
         self._main = threading.get_ident()
+        self._arming = threading.RLock()  # held while the process is suspended
+        self._suspending: Any = None  # the handler of SIGTSTP before
 
     def watch(self, envs: InProcess) -> None:
         """Environments that were made with this heart."""
@@ -56,6 +64,9 @@ class Watchdog:
 
     def __enter__(self) -> Self:
         self._main = threading.get_ident()
+        here = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGTSTP")
+        if here and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+            self._suspending = signal.signal(signal.SIGTSTP, self._suspend)
         self._thread.start()
         return self
 
@@ -63,18 +74,38 @@ class Watchdog:
         self._ended.set()
         self._thread.join(_LATER)
         faulthandler.cancel_dump_traceback_later()
+        if self._suspending is not None:
+            signal.signal(signal.SIGTSTP, self._suspending)
+            self._suspending = None
+
+    def _suspend(self, number: int, frame: FrameType | None) -> None:
+        """Stop this process as it would have been without this handler."""
+        with self._arming:
+            faulthandler.cancel_dump_traceback_later()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _arm(self) -> None:
+        """Have the process end where this thread cannot run; not if it steps no environment."""
+        if self._watched:
+            with self._arming:
+                later = self.seconds + _LATER
+                faulthandler.dump_traceback_later(later, exit=True, file=_STDERR)
 
     def _run(self) -> None:
         every, beats, since = min(1.0, self.seconds / 4), -1, time.monotonic()
+        before = since
         while not self._ended.wait(every):
             now, here = time.monotonic(), self.heart.beats
+            if (gap := now - before) > every + LOOK:  # the process was suspended
+                since += gap
+                self._arm()
+            before = now
             if here != beats or not str(self.heart):
                 if beats >= 0 and here - beats > _FAST * (now - since):
                     for envs in self._watched:
                         envs.beat_by_row()
                 beats, since = here, now
-                later = self.seconds + _LATER
-                faulthandler.dump_traceback_later(later, exit=True, file=_STDERR)
+                self._arm()
             elif now - since > self.seconds:
                 self._end(self.seconds)
             elif (asked := stopping.asked_at()) is not None and now - max(asked, since) > GRACE:
@@ -91,7 +122,7 @@ class Watchdog:
         shows = "\x1b[?25h" if sys.stdout is not None and sys.stdout.isatty() else ""  # the cursor
         print(f"{shows}\n{text}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(_STDERR, all_threads=True)
-        os._exit(1)
+        os._exit(stopping.exit_code())
 
     def _column(self) -> int | None:
         """Whose step the main thread is in, as its stack says."""

@@ -1,9 +1,12 @@
 """An environment of this process that does not return ends it, with code 1 and its stacks."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from rlpyt.cli import main
 from rlpyt.envs.make import describe
 from rlpyt.envs.options import EnvOptions
 from rlpyt.noise import ResetSeeds
+from rlpyt.processes.stacks import is_stopped
 from rlpyt.rows import example_row
 from rlpyt.storage import zeros
 from rlpyt.training import resume
@@ -47,6 +51,50 @@ def test_a_hung_environment_of_a_command_ends_it(how, named, tmp_path):
         assert "in misbehave" in (tmp_path / "runs" / "run" / "stacks" / "main.txt").read_text()
     resumed = resume(tmp_path / "runs" / "run", mode="quiet")
     assert resumed.status == "finished"  # from the newest checkpoint
+
+
+@contextmanager
+def running(*more: str) -> Iterator[subprocess.Popen[str]]:
+    pairs = zip(TRAIN[1::2], TRAIN[2::2], strict=True)
+    base = [x for name, value in pairs if name not in more for x in (name, value)]
+    given = [sys.executable, "-m", "rlpyt", "train", TRAIN[0], *base, *more]
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(given, stderr=subprocess.PIPE, text=True, env=path) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def await_(ready: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("sampler", "number"), [("serial", "SIGTSTP"), ("workers", "SIGSTOP")])
+def test_time_in_which_a_run_was_suspended_is_none_of_a_call(sampler, number, tmp_path):
+    """Ctrl-Z, or a scheduler that suspends a job, for longer than any call may take."""
+    given = ["--env", "small_workers:Slow", "--env-kwargs", "slow=2", "delay=0.02"]
+    given += ["--sampler", sampler, "--env-step-timeout", "2"]
+    with running(*given) as process:
+        await_(lambda: (tmp_path / "runs" / "run" / "checkpoints").exists())
+        process.send_signal(getattr(signal, number))
+        await_(lambda: is_stopped(process.pid))
+        time.sleep(2.0 + 3.0)
+        process.send_signal(signal.SIGCONT)
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 0, shown
+
+
+def test_a_hung_step_after_ctrl_c_ends_the_run_with_the_code_of_the_signal(tmp_path):
+    given = ["--env-kwargs", "column=2", "k=150", "how=sleep", f"once={tmp_path / 'once'}"]
+    with running(*given, "--env-step-timeout", "100") as process:
+        await_((tmp_path / "once").exists)
+        process.send_signal(signal.SIGINT)
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 130 and "environment 2 did not return" in shown
 
 
 def test_control_a_slow_environment_and_a_slow_learner_are_no_hang(monkeypatch):
