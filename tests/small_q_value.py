@@ -115,8 +115,8 @@ def learner(
 
 def drawn(algorithm: QValueLearning, replay: OneWindow) -> tuple[Batch, Draws]:
     """What the losses of an update are of."""
-    batch = algorithm.read(items(replay.window))
-    return batch, algorithm.draw(batch)
+    given = items(replay.window)
+    return algorithm.read(given), algorithm.draw(given)
 
 
 def everything(algorithm: QValueLearning) -> list[Tensor]:

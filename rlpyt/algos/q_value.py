@@ -18,7 +18,7 @@ from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import QValueOptions
 from rlpyt.algos.q_value_batch import Batch, read
 from rlpyt.algos.replay_learning import Items, ReplayLearning
-from rlpyt.arrays import NamedArrayTuple
+from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.functional import live_mean, live_means
 from rlpyt.functional.q_values import sequence_priority
 from rlpyt.means import Means
@@ -82,6 +82,9 @@ class QValueLearning(ReplayLearning):
             for pair in zip(target.buffers(), learner.module.buffers(), strict=True)
         ]
         self._actor_seen: list[Tensor] = []  # metrics of the window's updates of the actor
+        self._remembers = bool(tree_leaves(agent.states(agent.model.initial_state(1))))
+        # Reading is part of what is compiled; memories are not, and pass through rows once.
+        self._reads_within = compile and not self._remembers
 
     @abstractmethod
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor | None]:
@@ -113,12 +116,12 @@ class QValueLearning(ReplayLearning):
     def learn(self, items: Items, env_steps: int) -> Tensor:
         """One update of the critics; of the actor and the targets, if it is their turn."""
         options = self.options
-        batch = self.read(items)
-        draws = to_device(self.draw(batch), self.agent.device)
+        draws = to_device(self.draw(items), self.agent.device)
         rate = self.rate(options.lr, env_steps)
-        metrics = self.learner.step(self.critic_loss, rate, batch, draws)
+        given = items if self._reads_within else self.read(items)
+        metrics = self.learner.step(self._critic_loss, rate, given, draws)
         if self.updates % options.policy_delay == 0:
-            self.learn_actor(batch, draws, env_steps)
+            self.learn_actor(given, draws, env_steps)
         if self.updates % options.target_update_updates == 0:
             for target, own in self.targets:
                 target.vector.lerp_(own.vector, options.target_tau)
@@ -126,11 +129,11 @@ class QValueLearning(ReplayLearning):
                 target.copy_(own)
         return metrics
 
-    def learn_actor(self, batch: Batch, draws: Draws, env_steps: int) -> Tensor:
+    def learn_actor(self, given: Any, draws: Draws, env_steps: int) -> Tensor:
         """One update of the actor; returns the metrics of `actor_names`."""
         lr = self.options.lr if self.options.actor_lr is None else self.options.actor_lr
         rate = self.rate(lr, env_steps)
-        metrics = self.actor_learner.step(self.actor_loss, rate, batch, draws)
+        metrics = self.actor_learner.step(self._actor_loss, rate, given, draws)
         self._actor_seen.append(metrics)
         return metrics
 
@@ -139,7 +142,7 @@ class QValueLearning(ReplayLearning):
         """What the losses read of a draw; see `q_value_batch.read`."""
         return read(self.agent, self.options, items, self.reward(items.reward))
 
-    def draw(self, batch: Batch) -> Draws:
+    def draw(self, items: Items) -> Draws:
         """What is random in an update, drawn on the CPU: a run is the same on every device."""
         return Draws()
 
@@ -200,11 +203,24 @@ class QValueLearning(ReplayLearning):
         """The learning rate, as the schedule has changed it."""
         return scheduled(lr, self.options.lr_schedule, env_steps, self.total_env_steps)
 
-    def normals(self, batch: Batch) -> Tensor:
-        """Normal noise for the actions that are bootstrapped from, [R, N, *shape]."""
-        rows, *rest = batch.action.shape
-        rows += 0 if batch.bootstrap is None else self.options.n_step
-        return torch.randn((rows, *rest), generator=self.generator)
+    def normals(self, items: Items, rows: int = 0) -> Tensor:
+        """Normal noise of an action for each trained row and `rows` more, [T + rows, N, *shape]."""
+        dimensions = self.options.train_rows + rows, *items.action.shape[1:]
+        return torch.randn(dimensions, generator=self.generator)
+
+    def following_normals(self, items: Items) -> Tensor:
+        """The same for the actions that are bootstrapped from, [R, N, *shape]."""
+        return self.normals(items, self.options.n_step if self._remembers else 0)
+
+    def _critic_loss(self, given: Any, draws: Draws) -> tuple[Tensor, Tensor]:
+        return self.critic_loss(self._batch(given), draws)
+
+    def _actor_loss(self, given: Any, draws: Draws) -> tuple[Tensor, Tensor]:
+        return self.actor_loss(self._batch(given), draws)
+
+    def _batch(self, given: Any) -> Batch:
+        """The batch itself, or of items."""
+        return self.read(given) if self._reads_within else given
 
 
 def least(returns: Any, z: Tensor) -> Tensor:

@@ -6,17 +6,18 @@ mixtures of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1).
 
 from __future__ import annotations
 
-from math import log, prod
+from math import prod
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlpyt.agents.q_value import QValueAgent
-from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import SACOptions
 from rlpyt.algos.q_value import Draws, QValueLearning, least
 from rlpyt.algos.q_value_batch import Batch
+from rlpyt.algos.replay_learning import Items
+from rlpyt.algos.temperature import Temperature
 from rlpyt.functional import live_mean
 from rlpyt.replays.replay import Replay
 
@@ -37,14 +38,11 @@ class SAC(QValueLearning):
         compile: bool = False,
     ) -> None:
         super().__init__(agent, options, replay, total_env_steps, generator, compile)
-        learned = options.temperature is None
-        initial = (
-            options.initial_temperature if options.temperature is None else options.temperature
-        )
-        self.temperature = Temperature(initial, learned).to(agent.device)
-        self.temperature_learner: Learner | None = None
-        if learned:
-            self.temperature_learner = Learner(self.temperature, self._optimizer, 0.0)
+        fixed = options.temperature
+        initial = options.initial_temperature if fixed is None else fixed
+        self._learned = fixed is None
+        optimizer = self._optimizer if self._learned else None
+        self.temperature = Temperature(initial, agent.device, optimizer)
         self.target_entropy = options.target_entropy
         if self.target_entropy is None:  # appendix D
             self.target_entropy = -float(prod(agent.action_shape))
@@ -53,11 +51,8 @@ class SAC(QValueLearning):
         self._pools = options.values == "quantile"
         self._subset = not self._pools and options.target_critics < options.critics
 
-    def draw(self, batch: Batch) -> Draws:
-        draws = Draws(
-            following=self.normals(batch),
-            action=torch.randn(batch.action.shape, generator=self.generator),
-        )
+    def draw(self, items: Items) -> Draws:
+        draws = Draws(following=self.following_normals(items), action=self.normals(items))
         if not self._subset:
             return draws
         order = torch.randperm(self.options.critics, generator=self.generator)
@@ -84,57 +79,23 @@ class SAC(QValueLearning):
         loss = live_mean(alpha * log_prob - value, live)
         return loss, torch.stack((loss, -live_mean(log_prob, live), alpha)).detach()
 
-    def learn_actor(self, batch: Batch, draws: Draws, env_steps: int) -> Tensor:
+    def learn_actor(self, given: Any, draws: Draws, env_steps: int) -> Tensor:
         """One update of the actor, then of the temperature by the entropy that the actor had."""
-        metrics = super().learn_actor(batch, draws, env_steps)
-        if self.temperature_learner is not None:
+        metrics = super().learn_actor(given, draws, env_steps)
+        if self._learned:
             options, entropy = self.options, metrics[2]
             lr = options.lr if options.temperature_lr is None else options.temperature_lr
-            self.temperature_learner.step(
-                self.temperature.loss, self.rate(lr, env_steps), entropy, self.target_entropy
-            )
+            self.temperature.step(entropy, self.target_entropy, self.rate(lr, env_steps))
         return metrics
 
     def state(self) -> dict[str, Any]:
-        if self.temperature_learner is None:
-            return super().state()
-        weights = dict(self.temperature.state_dict())
-        own = {"weights": weights, **self.temperature_learner.state()}
-        return super().state() | {"temperature": own}
+        own = {"temperature": self.temperature.state()} if self._learned else {}
+        return super().state() | own
 
     def load(self, state: dict[str, Any]) -> None:
         super().load(state)
-        if self.temperature_learner is not None:
-            self.temperature.load_state_dict(state["temperature"]["weights"])
-            self.temperature_learner.load(state["temperature"])
-
-
-@final
-class Temperature(nn.Module):
-    """The worth of entropy, alpha: a number, or learned by its logarithm, so that it stays above 0.
-
-    Args:
-        initial: where it stays, or begins.
-        learned: whether it is a parameter.
-    """
-
-    value: Tensor
-
-    def __init__(self, initial: float, learned: bool) -> None:
-        super().__init__()
-        self.learned = learned
-        if learned:
-            self.log_temperature = nn.Parameter(torch.tensor(log(initial)))
-        else:
-            self.register_buffer("value", torch.tensor(float(initial)))
-
-    def forward(self) -> Tensor:
-        """alpha, 0-d, without gradient."""
-        return self.log_temperature.detach().exp() if self.learned else self.value
-
-    def loss(self, entropy: Tensor, wanted: float) -> tuple[Tensor, Tensor]:
-        """log(alpha) (entropy - wanted): too little entropy raises alpha (as eq. 18)."""
-        return self.log_temperature * (entropy - wanted), entropy.view(1)
+        if self._learned:
+            self.temperature.load(state["temperature"])
 
 
 def lowest(z: Tensor, drop: int) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rlpyt.algos.q_value import Draws, QValueLearning, least
 from rlpyt.algos.q_value_batch import Batch
+from rlpyt.algos.replay_learning import Items
 from rlpyt.functional import live_mean
 
 
@@ -16,8 +17,8 @@ class TD3(QValueLearning):
     """DDPG with the lesser of two critics, an actor that is updated less often, and targets of
     actions that are smoothed. See `TD3Options`."""
 
-    def draw(self, batch: Batch) -> Draws:
-        return Draws(following=self.normals(batch))
+    def draw(self, items: Items) -> Draws:
+        return Draws(following=self.following_normals(items))
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, None]:
         """min_i Q_i'(s', mu'(s') + clip(noise)), the action clipped to its bounds (eq. 10, 14)."""

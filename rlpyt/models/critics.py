@@ -102,9 +102,13 @@ class Critics(nn.Module):
     ) -> Tensor:
         """z [C, ..., K] of features [..., F] and action [..., *shape]."""
         leading = features.shape[:-1]
-        x = torch.cat([features, action.reshape(*leading, self.size)], -1)
-        x = x.flatten(0, -2) if len(leading) > 1 else x
-        z = self.ensemble.forward(x, frozen, chosen)
+        action = action.reshape(*leading, self.size)
+        if len(leading) > 1:
+            features, action = features.flatten(0, -2), action.flatten(0, -2)
+        if frozen:
+            z = self.ensemble.forward(action, True, chosen, features)
+        else:
+            z = self.ensemble.forward(torch.cat([features, action], -1), False, chosen)
         return z.unflatten(1, leading) if len(leading) > 1 else z
 
 
@@ -139,20 +143,31 @@ class Ensemble(nn.Module):
         if options.layer_norm:
             self.norms = nn.ModuleList(StackedNorm(count, m) for m in widths[1:-1])
 
-    def forward(self, x: Tensor, frozen: bool = False, chosen: Chosen = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        frozen: bool = False,
+        chosen: Chosen = None,
+        before: Tensor | None = None,
+    ) -> Tensor:
         """x [N, inputs] of all perceptrons -> [C, N, outputs].
 
         Args:
             frozen: whether gradients reach x alone, and no weights.
             chosen: of which perceptrons.
+            before: [N, some of the inputs], those before x; no gradient reaches them.
         """
-        x = x.expand(_count(chosen, self.count), *x.shape)
+        count = _count(chosen, self.count)
+        x = x.expand(count, *x.shape)
         for k, layer in enumerate(self.layers):
             if k:
                 if self.norms is not None:
                     x = self.norms[k - 1].forward(x, frozen, chosen)
                 x = self.activation(x)
-            x = layer.forward(x, frozen, chosen)
+                x = layer.forward(x, frozen, chosen)
+            else:
+                known = None if before is None else before.expand(count, *before.shape)
+                x = layer.forward(x, frozen, chosen, known)
         return x
 
 
@@ -181,13 +196,25 @@ class Stacked(Parallel):
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         """layers: whose weights are taken."""
         super().__init__()
-        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        weight = torch.stack([layer.weight.detach() for layer in layers])
+        if weight.shape[1] >= weight.shape[2]:
+            # In memory [C, inputs, outputs], as products give its gradient: no copy transposes it.
+            weight = weight.transpose(1, 2).contiguous().transpose(1, 2)
+        self.weight = nn.Parameter(weight)
         bias = torch.stack([layer.bias.detach() for layer in layers])
         self.bias = nn.Parameter(bias.unsqueeze(1))  # [C, 1, outputs]
 
-    def forward(self, x: Tensor, frozen: bool, chosen: Chosen) -> Tensor:
+    def forward(
+        self, x: Tensor, frozen: bool, chosen: Chosen, before: Tensor | None = None
+    ) -> Tensor:
+        """before: [C, N, some of the inputs], those before x; no gradient is found of them."""
         weight, bias = self.taken(frozen, chosen)
-        return torch.baddbmm(bias, x, weight.transpose(1, 2))
+        weight = weight.transpose(1, 2)  # [C, inputs, outputs]
+        if before is not None:
+            k = before.shape[-1]
+            bias = torch.baddbmm(bias, before.detach(), weight[:, :k])
+            weight = weight[:, k:]
+        return torch.baddbmm(bias, x, weight)
 
 
 @final

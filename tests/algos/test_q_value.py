@@ -250,17 +250,11 @@ def test_rates_follow_their_schedule() -> None:
     options = options_of("sac", lr=1e-2, actor_lr=2e-2, temperature_lr=3e-2, lr_schedule="linear")
     algorithm, replay = learner(options)
     rates: dict[str, float] = {}
-    for name in ("learner", "actor_learner", "temperature_learner"):
-        made = getattr(algorithm, name)
-        step = made.step
-        made.step = lambda loss, lr, *x, name=name, step=step: (
-            rates.__setitem__(name, lr),
-            step(loss, lr, *x),
-        )[1]
+    for name in ("learner", "actor_learner", "temperature"):
+        made = getattr(algorithm, name).optimizer
+        made.step = lambda lr, name=name, step=made.step: (rates.__setitem__(name, lr), step(lr))
     algorithm.learn(items(replay.window), 750)  # of 1000
-    assert rates == pytest.approx(
-        {"learner": 2.5e-3, "actor_learner": 5e-3, "temperature_learner": 7.5e-3}
-    )
+    assert rates == pytest.approx({"learner": 2.5e-3, "actor_learner": 5e-3, "temperature": 7.5e-3})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -307,7 +301,7 @@ def test_a_weight_that_is_not_finite_is_named_before_it_acts(where: str) -> None
     algorithm, _ = learner(options_of("td3"))
     algorithm.assert_finite()
     with torch.no_grad():
-        next(getattr(algorithm.agent, where).parameters()).view(-1)[0] = np.nan
+        next(getattr(algorithm.agent, where).parameters())[(0, 0)] = np.nan
     with pytest.raises(FloatingPointError, match=rf"the parameter {where}\.\S+ is not finite"):
         algorithm.assert_finite()
 

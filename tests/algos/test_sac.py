@@ -35,9 +35,8 @@ def test_the_temperature_moves_entropy_to_its_target(wanted: float, rises: bool)
 def test_the_temperature_stays_above_0_however_long_it_falls() -> None:
     """B178: a hundred thousand steps at 3e-4, in ten thousand of ten times the size."""
     algorithm, _ = learner(SACOptions())
-    made = algorithm.temperature_learner
     for _ in range(10_000):
-        made.step(algorithm.temperature.loss, 3e-3, torch.tensor(1.0), -2.0)
+        algorithm.temperature.step(torch.tensor(1.0), -2.0, 3e-3)
     assert 0 < float(algorithm.temperature()) < 1e-12
 
 
@@ -108,8 +107,8 @@ def test_with_as_many_critics_as_targets_take_redq_is_sac() -> None:
 
 def test_each_update_draws_critics_of_its_own_every_pair_as_often() -> None:
     algorithm, replay = learner(SACOptions(critics=4, target_critics=2))
-    batch, _ = drawn(algorithm, replay)
-    pairs = [tuple(sorted(algorithm.draw(batch).subset.tolist())) for _ in range(1200)]
+    given = items(replay.window)
+    pairs = [tuple(sorted(algorithm.draw(given).subset.tolist())) for _ in range(1200)]
     counts = np.unique(pairs, axis=0, return_counts=True)[1]
     assert len(counts) == 6 and (np.abs(counts - 200) < 60).all()
 
