@@ -26,6 +26,7 @@ from rlpyt.storage import Memory
 
 _DUMP = 1.0  # seconds for all children to write their stacks
 _SHUTDOWN = 10.0  # seconds for all children together to leave by themselves
+_HURRY = 1.0  # seconds for one call of each, once some child was found to hang
 
 
 @final
@@ -49,6 +50,7 @@ class Processes:
         self._method: server.StartMethod = start_method
         self._preload = ("rlpyt.processes.child", *preload)
         self._children: list[Child] = []
+        self._begun, self._hangs = time.monotonic(), False
         self._main = Descriptor(os.pidfd_open(os.getpid())) if hasattr(os, "pidfd_open") else None
         self._answering = ExitStack()
         self._answering.enter_context(stacks.answering(self._stacks))
@@ -155,6 +157,7 @@ class Processes:
         return child.error() or error
 
     def _end_hung(self, child: Child) -> None:
+        self._hangs = True
         begin = stacks.size(self._stacks, child.name) if self._stacks else 0
         self.dump_stacks()
         if self._stacks:
@@ -219,23 +222,35 @@ class Processes:
         self._children.remove(child)
 
     def stop(self, seconds: float = _SHUTDOWN) -> list[WorkerError]:
-        """Ask all children to end, and kill those that do not; returns what went wrong then."""
+        """Ask all children to end, and kill those that do not; returns what went wrong then.
+
+        Where one was found to hang, or kept this process waiting when it was asked to stop, those
+        that do not come out of a call are not waited for.
+        """
         for child in self._children:
             child.box.ask_to_stop()
             with suppress(ValueError):  # closed
                 child.bell.ring()
-        deadline = time.monotonic() + seconds
+        begun = time.monotonic()
+        hurry = self._hangs or wait.gave_up_at > self._begun
         waiting = [child for child in self._children if child.alive()]
-        while waiting and time.monotonic() < deadline:
-            left = min(1.0, deadline - time.monotonic())
-            ending.ready([child.sentinel for child in waiting], max(0.0, left))
+        while waiting and (left := begun + seconds - time.monotonic()) > 0:
+            ending.ready([child.sentinel for child in waiting], min(left, _HURRY / 4))
             waiting = [child for child in waiting if child.alive()]
+            if hurry:
+                for child in [x for x in waiting if x.heart.age(begun) > _HURRY]:
+                    self._end_stuck(child, _HURRY)
+                    waiting.remove(child)
         for child in waiting:
-            doing = f" ({child.heart})" if str(child.heart) else ""
-            child.blame(f"did not end in {seconds:g} s{doing} and was killed")
+            self._end_stuck(child, seconds)
         errors = [error for child in self._children if (error := child.error())]
         self.kill()
         return errors
+
+    def _end_stuck(self, child: Child, seconds: float) -> None:
+        doing = f" ({child.heart})" if str(child.heart) else ""
+        child.blame(f"did not end in {seconds:g} s{doing} and was killed")
+        child.kill()
 
     def close(self) -> None:
         """Stop what still runs and give everything back; a second time nothing happens."""

@@ -22,6 +22,9 @@ GRACE = 5.0  # seconds that a wait may take once the run was asked to stop
 waits = Waits()
 """What this process waits for; a child's lies in memory that the main process reads."""
 
+gave_up_at = -math.inf
+"""When this process last gave up waiting because it was asked to stop: somebody hangs."""
+
 _yield: Callable[[], Any] = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -121,6 +124,8 @@ def check(
     """Raise if a wait since `begun` has lasted long enough."""
     now, asked = time.monotonic(), stopping.asked_at()
     if asked is not None and now >= max(asked, begun) + GRACE:
+        global gave_up_at
+        gave_up_at = now
         raise StopAsked(f"gave up waiting for {what}: the run was asked to stop {GRACE:.0f} s ago")
     if now >= deadline:
         if late is not None:

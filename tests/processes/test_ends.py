@@ -22,8 +22,11 @@ from small_children import (
 )
 from small_mains import exists, gone, marked, script
 
+from rlpyt.errors import StopAsked
+from rlpyt.processes import wait
 from rlpyt.processes.server import StartMethod
 from rlpyt.processes.start import Processes
+from rlpyt.stopping import StopSignal
 from rlpyt.storage import Memory
 
 
@@ -162,6 +165,23 @@ def test_who_does_not_end_when_asked_is_killed_and_named():
         (error,) = processes.stop(0.5)
         assert 0.5 <= time.monotonic() - begun < 2
         assert error.how == "did not end in 0.5 s and was killed" and not child.alive()
+
+
+@pytest.mark.parametrize("why", ["asked to stop", "overdue", "control"])
+def test_who_hangs_is_not_waited_for_once_somebody_was_found_to_hang(why, monkeypatch):
+    with Processes() as processes:
+        children = [processes.start(f"worker {i}", hang, "sleep") for i in range(2)]
+        if why == "asked to stop":
+            monkeypatch.setattr(wait, "GRACE", 0.1)
+            with StopSignal():
+                os.kill(os.getpid(), signal.SIGTERM)
+                with pytest.raises(StopAsked):
+                    processes.waiting("rows").until(lambda: False, 20)
+        elif why == "overdue":
+            processes.overdue(children[0], 1.0)
+        begun = time.monotonic()
+        processes.stop(4.0)
+        assert (time.monotonic() - begun < 3) == (why != "control")
 
 
 @pytest.mark.parametrize("end", ["kill", "forget", "stop", "SIGKILL"])
