@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from rlpyt import noise
@@ -21,6 +23,7 @@ from rlpyt.agents.q_value import QValueAgent, SquashedAgent
 from rlpyt.agents.q_value import make_agent as make_q_value_agent
 from rlpyt.algos.options import QLearningOptions, QValueOptions, R2D1Options
 from rlpyt.arrays import tree_leaves, tree_map
+from rlpyt.cores import allowed_cores
 from rlpyt.distributions import for_action
 from rlpyt.envs.make import probe
 from rlpyt.envs.options import EnvOptions
@@ -37,6 +40,7 @@ from rlpyt.models.q_network import QNetwork
 from rlpyt.models.q_value import make_networks
 from rlpyt.models.q_value import make_returns as returns_of_critics
 from rlpyt.noise import Noise, ResetSeeds
+from rlpyt.processes.heart import Heart
 from rlpyt.processes.start import Processes
 from rlpyt.resolve import Resolved, apply, draw_seed, resolve
 from rlpyt.returns import make as make_returns
@@ -68,11 +72,20 @@ class Home:
         folder: of the run, once there is one: stacks are written there.
         tell: shows a line to the user.
         watchdog: of environments that this process steps; None: nobody watches them.
+        start_timeout: seconds that making one here may take, before this process is ended; 0: any.
     """
 
     folder: Path | None = None
     tell: Callable[[str], object] = warnings.warn
     watchdog: Watchdog | None = None
+    start_timeout: float = 0.0
+
+    def making(self) -> AbstractContextManager[object]:
+        """To be entered where this process makes environments of the run."""
+        if not self.start_timeout:
+            return nullcontext()
+        heart = self.watchdog.heart if self.watchdog else Heart(np.zeros(8, np.int64))
+        return Watchdog(self.start_timeout, heart)
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,15 @@ class Opened:
             strict=self.run.sampler.strict,
             strict_bounds=self.run.env.strict_bounds,
             check=check,
+            threads=self._acting_threads(),
         )
+
+    def _acting_threads(self) -> int | None:
+        """Where groups take turns, workers are at work meanwhile: the cores are shared."""
+        resolved = self.resolved
+        if resolved.sampler != "workers" or resolved.groups == 1:
+            return None
+        return max(1, min(resolved.threads, allowed_cores() - resolved.workers))
 
     def _environments(self, window: Any, seeds: ResetSeeds) -> Any:
         """Environments for the columns of a window: here, or in processes of their own."""
@@ -117,7 +138,8 @@ class Opened:
         count, training = window.num_envs, seeds.role == noise.TRAINING_RESETS
         if window.memory is None:
             how, watchdog = resolved.vectorization, self.home.watchdog
-            return environments(env, self.spec, count, seeds, how, groups, watchdog)
+            with self.home.making() if training else nullcontext():
+                return environments(env, self.spec, count, seeds, how, groups, watchdog)
         limits = self.run.sampler
         if not training:  # it fails as a whole, and is made anew
             limits = replace(limits, on_worker_failure="raise")
@@ -170,19 +192,21 @@ def open_agent(
         model: makes the network for a specification, in place of the algorithm's own.
         home: of the run; None makes one.
     """
-    seed = resolved.seed if resolved else draw_seed(run)
-    spec = probe(run.env)
+    seed, home = resolved.seed if resolved else draw_seed(run), home or Home()
+    with home.making():
+        spec = probe(run.env)
     agent = make_agent(run, spec, seed, model)
     parameters = sum(parameter.numel() for parameter in agent.model.parameters())
     resolved = resolved or resolve(run, seed, parameters, _has_images(spec))
     apply(resolved)
     agent.to_device(torch.device(resolved.device))
-    return Opened(run, spec, agent, resolved, home or Home())
+    return Opened(run, spec, agent, resolved, home)
 
 
-def observes_images(options: EnvOptions) -> bool:
+def observes_images(options: EnvOptions, home: Home) -> bool:
     """Whether an environment observes any image."""
-    return _has_images(probe(options))
+    with home.making():
+        return _has_images(probe(options))
 
 
 def _has_images(spec: EnvSpec) -> bool:

@@ -78,6 +78,7 @@ class Sampler:
         strict_bounds: whether an observation out of its declared bounds is an error.
         check: called before each window; raises where the agent's weights are not finite.
         heart: beats before each forward pass, where somebody watches.
+        threads: of forward passes, where they are fewer than of learning; strict mode has one.
     """
 
     def __init__(
@@ -91,12 +92,13 @@ class Sampler:
         strict_bounds: bool = False,
         check: Callable[[], None] | None = None,
         heart: Heart | None = None,
+        threads: int | None = None,
     ) -> None:
         self._heart = heart
         self.envs, self.agent, self.window, self.noise = envs, agent, window, noise
         self._checks = Checks(envs.spec, strict_bounds, window.columns.start)
         self._check_agent = check
-        self._strict = strict
+        self._strict, self._threads = strict, 1 if strict else threads
         self.seconds = {"env": 0.0, "act": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
         self._initial_state = tree_map(torch.clone, window.state)
@@ -126,7 +128,7 @@ class Sampler:
         if env_steps is not None:
             agent: Any = self.agent
             agent.set_exploration(env_steps)
-        with acting_threads(1 if self._strict else None):
+        with acting_threads(self._threads):
             return self._collect(horizon)
 
     def snapshot(self) -> dict[str, Any]:

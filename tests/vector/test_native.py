@@ -20,6 +20,8 @@ from rlpyt.errors import EnvironmentFault, UsageError
 from rlpyt.noise import ResetSeeds
 from rlpyt.rows import example_row
 from rlpyt.storage import zeros
+from rlpyt.vector.columns import cut
+from rlpyt.vector.grouped import Grouped
 from rlpyt.vector.in_process import InProcess
 from rlpyt.vector.native import NativeEnvironments
 from rlpyt.vector.pools import (
@@ -51,6 +53,38 @@ def collect(envs, steps, act=None, ended=None):
         if ended is not None:
             ended += found
     return rows
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_pools_that_take_turns_are_one_pool(groups):
+    """Columns keep their seeds, endings and snapshots, whichever pool they are in."""
+
+    def pool(columns):
+        made = SyncVectorEnv(
+            [partial(CountEnv, 2 + b, gap=1, column=b) for b in columns],
+            autoreset_mode=NEXT_STEP,
+        )
+        return GymnasiumPool(made, "count")
+
+    spec = describe_pool(pool(range(5)), "count")
+    one = NativeEnvironments(pool(range(5)), spec, SEEDS)
+    parts = [NativeEnvironments(pool(x), spec, SEEDS, x) for x in cut(range(5), groups)]
+    many = Grouped(parts)
+    rows, other = (zeros(example_row(spec), (21, 5)) for _ in range(2))
+    one.reset(rows[0])
+    many.reset(other[0])
+    for t in range(20):
+        one.send(rows[t], rows[t + 1])
+        one.recv(rows[t + 1])
+        for g, columns in enumerate(many.groups):  # all are under way before one is waited for
+            many.send(other[t][columns], other[t + 1][columns], g)
+        for g, columns in enumerate(many.groups):
+            many.recv(other[t + 1][columns], g)
+    assert_same(rows, other)
+    assert one.snapshot()["starts"] == many.snapshot()["starts"] == 1
+    assert many.restore(one.snapshot(), other[20]) == one.restore(many.snapshot(), rows[20])
+    one.close()
+    many.close()
 
 
 def random_actions(n, seed=0):
