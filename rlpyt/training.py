@@ -140,7 +140,8 @@ def resume(
     resolved = Resolved(**record["resolved"])
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
-        resolved = with_sampler(resolved, run, observes_images(run.env))
+        images = observes_images(run.env, _home(run, guarded))
+        resolved = with_sampler(resolved, run, images)
     parts = build(run, resolved, model=model, home=_home(run, guarded))
     if drop_replay and parts.replay is None:
         parts.close()
@@ -247,8 +248,11 @@ def _go(
 
 
 def _home(run: Run, guarded: bool) -> Home:
+    if not guarded:
+        return Home()
     seconds = run.sampler.env_step_timeout
-    return Home(watchdog=Watchdog(seconds) if guarded and seconds else None)
+    dog = Watchdog(seconds) if seconds else None
+    return Home(watchdog=dog, start_timeout=run.sampler.start_timeout)
 
 
 def _farewell(status: str, folder: RunFolder, saved: bool, env_steps: int) -> list[str]:

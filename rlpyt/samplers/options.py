@@ -41,7 +41,8 @@ class SamplerOptions:
     """Seconds that one call of an environment may take, before it is taken to hang; 0: any time."""
 
     start_timeout: float = 300.0
-    """Seconds that the processes may take to make their environments; 0: any time."""
+    """Seconds that the processes may take to make their environments, or this one to make each of
+    its own; 0: any time."""
 
     on_worker_failure: Literal["raise", "restart", "drop"] = "raise"
     """What a failed worker process means: the end of the run, a new process that begins new

@@ -68,7 +68,6 @@ def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
     if not processes:
         idle["workers"] = "add --sampler workers or replicated"
         idle["on_worker_failure"] = "add --sampler workers or replicated"
-        idle["start_timeout"] = "add --sampler workers or replicated"
     if not processes and env.vectorization != "native":
         idle["groups"] = "add --sampler workers, or --vectorization native"
     if sampler.on_worker_failure == "raise":
@@ -77,6 +76,5 @@ def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
         for name in ("max_lag", "acting_device", "record_schedule", "schedule"):
             idle[name] = "add --asynchronous"
     if sampler.asynchronous:
-        idle.pop("start_timeout", None)
         idle.pop("on_worker_failure", None)
     return idle

@@ -16,8 +16,9 @@ import numpy as np
 
 from rlpyt import stopping
 from rlpyt.processes import stacks
-from rlpyt.processes.heart import Heart
+from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.processes.wait import GRACE, LOOK
+from rlpyt.samplers.options import START_LIMIT
 from rlpyt.vector.in_process import InProcess
 
 _FAST = 100  # calls a second, from which on one beat a row is enough to tell slow from hanging
@@ -40,11 +41,13 @@ class Watchdog:
 
     Args:
         seconds: that one call may take.
+        making: the heart of environments that are being made, of which the first is now; `seconds`
+            is what making each may take.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.heart = Heart(np.zeros(8, np.int64))
+    def __init__(self, seconds: float, making: Heart | None = None) -> None:
+        self.seconds, self._making = seconds, making is not None
+        self.heart = making or Heart(np.zeros(8, np.int64))
         self._watched: list[InProcess] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -67,6 +70,9 @@ class Watchdog:
         here = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGTSTP")
         if here and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
             self._suspending = signal.signal(signal.SIGTSTP, self._suspend)
+        if self._making:
+            self.heart.beat(0, MAKE)
+        self._arm()
         self._thread.start()
         return self
 
@@ -77,6 +83,8 @@ class Watchdog:
         if self._suspending is not None:
             signal.signal(signal.SIGTSTP, self._suspending)
             self._suspending = None
+        if self._making:
+            self.heart.rest()
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
         """Stop this process as it would have been without this handler."""
@@ -86,7 +94,7 @@ class Watchdog:
 
     def _arm(self) -> None:
         """Have the process end where this thread cannot run; not if it steps no environment."""
-        if self._watched:
+        if self._watched or self._making:
             with self._arming:
                 later = self.seconds + _LATER
                 faulthandler.dump_traceback_later(later, exit=True, file=_STDERR)
@@ -115,6 +123,8 @@ class Watchdog:
         column = self._column()
         where = str(self.heart) if column is None else f"environment {column}"
         text = f"rlpyt: {where} did not return for {seconds:.3g} s; the run ends"
+        if self._making:
+            text += f". {START_LIMIT} sets how long it may take"
         if self._folder is not None:
             stacks.note(self._folder / "stacks", [text])
             text += f"; stacks are in {self._folder / 'stacks'}. rlpyt resume {self._folder} goes "

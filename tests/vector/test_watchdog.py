@@ -53,6 +53,20 @@ def test_a_hung_environment_of_a_command_ends_it(how, named, tmp_path):
     assert resumed.status == "finished"  # from the newest checkpoint
 
 
+@pytest.mark.parametrize("how", ["sleep", "loop in C"])
+@pytest.mark.parametrize(("sampler", "column"), [("serial", 2), ("serial", 0), ("workers", 0)])
+def test_a_constructor_that_hangs_in_this_process_ends_the_command(how, sampler, column):
+    """Environment 0 is made here to learn the spaces, whoever steps it then."""
+    given = ["--env-kwargs", f"column={column}", "where=init", "k=0", f"how={how}"]
+    given += ["--start-timeout", "1", "--env-step-timeout", "0", "--sampler", sampler]
+    with running(*given) as process:
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 1 and "in misbehave" in shown
+    if how == "sleep":
+        assert "environment 0, make, call 1 did not return for 1 s" in shown
+        assert "--start-timeout" in shown
+
+
 @contextmanager
 def running(*more: str) -> Iterator[subprocess.Popen[str]]:
     pairs = zip(TRAIN[1::2], TRAIN[2::2], strict=True)
