@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +60,20 @@ def _ranges(numbers: Sequence[int]) -> str:
     begins = [0, *(i + 1 for i in ends[:-1])]
     pairs = ((numbers[i], numbers[j]) for i, j in zip(begins, ends, strict=True))
     return ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in pairs)
+
+
+def warn_beside(text: str) -> None:
+    """Warn of what failed while something was closed; it hides no error that is under way.
+
+    Where warnings are errors it becomes a note of that one.
+    """
+    first = sys.exc_info()[1]
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning:
+        if first is None:
+            raise
+        first.add_note(text)
 
 
 class WaitedTooLong(TimeoutError):

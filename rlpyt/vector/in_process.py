@@ -20,7 +20,7 @@ from rlpyt.envs.exits import no_exit, refuse_exit
 from rlpyt.envs.make import MASK
 from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import EnvSpec
-from rlpyt.errors import EnvironmentFault
+from rlpyt.errors import EnvironmentFault, warn_beside
 from rlpyt.noise import ResetSeeds
 from rlpyt.processes.heart import CLOSE, RESET, RESTORE, SNAPSHOT, STEP, Heart
 from rlpyt.rows import Row
@@ -234,20 +234,19 @@ class InProcess:
 
     def close(self) -> None:
         """Close every environment; one that fails is told of, and masks nothing."""
+        failed: list[str] = []
         for b, env in enumerate(self._envs):
             self._beat(b, CLOSE)
             try:
                 with no_exit(f"{self._called(b)}, close()"):
                     env.close()
             except Exception as error:
-                warnings.warn(
-                    f"environment {self._numbers[b]} ({self.spec.id}) could not be closed: "
-                    f"{error!r}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+                name = f"environment {self._numbers[b]} ({self.spec.id})"
+                failed.append(f"{name} could not be closed: {error!r}")
         self._envs = []
         self._rest()
+        for what in failed:
+            warn_beside(what)
 
     def _reset(self, row: Row, b: int) -> None:
         count = self._resets[b]

@@ -13,6 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
+from rlpyt.errors import warn_beside
 from rlpyt.rows import Row
 from rlpyt.samplers.options import SamplerOptions
 from rlpyt.vector.driver import Driver
@@ -135,7 +136,7 @@ class WorkerEnvironments:
     def close(self) -> None:
         """Have every environment closed, and end the workers."""
         for error in self._driver.close():
-            warnings.warn(f"while it was closed: {error.message}", RuntimeWarning, stacklevel=2)
+            warn_beside(f"while it was closed: {error.message}")
 
     def _leave_empty(self, row: Row, group: int) -> None:
         """Write a group's row in columns that nobody steps any more."""

@@ -289,6 +289,24 @@ def test_one_that_cannot_be_closed_is_told_of_and_the_others_are_closed():
     envs.close()  # twice is once
 
 
+@pytest.mark.filterwarnings("error")
+def test_where_warnings_are_errors_a_failed_close_hides_no_error_before_it():
+    envs = in_process(lambda b: CrashEnv("close"), 2)
+
+    def fail():
+        try:
+            raise ValueError("the first")
+        finally:
+            envs.close()
+
+    with pytest.raises(ValueError, match="the first") as caught:
+        fail()
+    notes = caught.value.__notes__
+    assert len(notes) == 2 and "environment 1" in notes[1] and "crash in close" in notes[1]
+    with pytest.raises(RuntimeWarning, match="crash in close"):  # the control: it is the first
+        in_process(lambda b: CrashEnv("close"), 1).close()
+
+
 # Seeds --------------------------------------------------------------------------------------------
 
 
