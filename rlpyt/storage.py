@@ -7,6 +7,7 @@ the functions that need it, not by this file: who writes rows needs none.
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -162,6 +163,11 @@ def _allocate(file: int, begin: int, size: int) -> None:
 
 
 def _refused(size: int, error: OSError) -> UsageError:
+    if error.errno == errno.EFBIG:  # which holds for memory that has a descriptor, too
+        return UsageError(
+            f"{size / 2**20:.1f} MB of shared memory are not to be had: the limit of a file's size "
+            "is smaller; raise it (ulimit -f unlimited)"
+        )
     return UsageError(
         f"{size / 2**20:.1f} MB of shared memory are not to be had ({error.strerror}); choose "
         "fewer environments, a shorter horizon or a smaller --replay-size, or raise the limit"

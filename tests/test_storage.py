@@ -161,6 +161,15 @@ def test_a_refused_block_can_be_asked_for_in_a_smaller_size(monkeypatch):
     assert (received(memory).zeros(np.zeros(2)) == 0).all()
 
 
+def test_a_limit_of_the_size_of_files_is_named(monkeypatch):
+    def fallocate(*arguments):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    with pytest.raises(UsageError, match=r"limit of a file's size .*ulimit -f"):
+        Memory().zeros(np.zeros(2**20))
+
+
 def test_without_memfd_a_file_without_a_name_serves(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

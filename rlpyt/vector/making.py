@@ -11,6 +11,7 @@ import numpy as np
 
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
+from rlpyt.errors import UsageError
 from rlpyt.noise import ResetSeeds
 from rlpyt.processes.heart import Heart
 from rlpyt.processes.pickling import dumps, loads
@@ -38,6 +39,17 @@ class Making:
     seeds: ResetSeeds
     total: int
     registered: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be sent."""
+        try:
+            dumps(self.options)
+        except Exception as error:
+            raise UsageError(
+                f"env={self.options.name} cannot be sent to other processes "
+                f"({type(error).__name__}: {error}); name a function of a module that makes it "
+                "(module:function), or choose sampler=serial"
+            ) from error
 
     def __call__(
         self, columns: range, heart: Heart | None = None, resets: np.ndarray | None = None
