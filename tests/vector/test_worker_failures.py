@@ -119,16 +119,17 @@ def test_a_message_cut_short_by_another_workers_death_is_handed_over_in_the_end(
         parts.close()
 
 
-@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("how", "says", "groups"),
     [
-        ("exit 0", "exited with code 0"),
-        ("exit 3", "exited with code 3"),
-        ("null pointer", "SIGSEGV"),
-        ("SIGABRT", "SIGABRT"),
-        ("SIGBUS", "SIGBUS"),
-        ("SIGKILL", r"killed by SIGKILL \(-9"),
+        ("exit 0", "exited with code 0", 1),
+        ("exit 0", "exited with code 0", 2),
+        ("exit 3", "exited with code 3", 1),
+        ("null pointer", "SIGSEGV", 2),
+        ("SIGABRT", "SIGABRT", 1),
+        ("SIGBUS", "SIGBUS", 2),
+        ("SIGKILL", r"killed by SIGKILL \(-9", 1),
+        ("SIGKILL", r"killed by SIGKILL \(-9", 2),
     ],
 )
 def test_a_death_is_noticed_at_once_with_its_cause(how, says, groups, tmp_path):
