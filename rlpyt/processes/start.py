@@ -48,7 +48,7 @@ class Processes:
         self.bell = Bell()  # rung by all children
         self._stacks = folder / "stacks" if folder else None
         self._method: server.StartMethod = start_method
-        self._preload = ("rlpyt.processes.child", *preload)
+        self._preload = ("rlpyt.processes.child", *preload, "rlpyt.processes.leave")
         self._children: list[Child] = []
         self._begun, self._hangs = time.monotonic(), False
         self._main = Descriptor(os.pidfd_open(os.getpid())) if hasattr(os, "pidfd_open") else None

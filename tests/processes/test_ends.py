@@ -77,6 +77,15 @@ time.sleep(100)
         assert not gone(lambda: [p for p in marked(mark) if p == child], 1)
 
 
+def test_a_fork_server_with_pytorch_ends_as_fast(mark):
+    """Taking its modules down takes seconds."""
+    code = "processes = Processes(preload=['torch'])\nprocesses.start('serve', c.hang, 'sleep')\n"
+    with script(mark, code + READY + "time.sleep(100)") as main:
+        assert main.stdout.readline() == "ready\n"
+        main.kill()
+        assert gone(lambda: marked(mark), 1)
+
+
 @pytest.mark.parametrize("end", ["pass", "1 / 0", "os.kill(os.getpid(), 15)"])
 def test_a_main_process_that_forgets_to_close_ends_and_leaves_nobody(mark, end):
     with script(mark, ALL_KINDS.format(method="forkserver") + READY + end) as main:
