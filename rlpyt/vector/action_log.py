@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlpyt.arrays import tree_map
+from rlpyt.arrays import tree_leaves, tree_map
 
 LOG_LIMIT = 200_000  # rows of actions kept to restore episodes; a longer one is restarted
 
@@ -41,10 +41,16 @@ class ActionLog:
         return None if begin < 0 else self._rows[begin:]
 
     def snapshot(self) -> dict[str, Any]:
+        """In the same form for the same episodes, whoever steps them: what is older is zero."""
         self._forget()
-        begins = np.array(self._begins) - self._forgotten
-        rows = tree_map(lambda *xs: np.stack(xs), *self._rows) if self._rows else ()
-        return {"rows": rows, "begins": begins, "count": len(self._rows)}
+        count, begins = len(self._rows), np.maximum(np.array(self._begins) - self._forgotten, -1)
+        rows: Any = ()
+        if count:
+            rows = tree_map(lambda *xs: np.stack(xs), *self._rows)
+            old = np.arange(count)[:, None] < np.where(begins < 0, count, begins)  # [count, B]
+            for leaf in tree_leaves(rows):
+                leaf[old] = 0
+        return {"rows": rows, "begins": begins, "count": count}
 
     @classmethod
     def restored(cls, state: dict[str, Any], example: Any) -> ActionLog:
