@@ -32,7 +32,7 @@ class Rows:
 
     def __init__(self, live: int) -> None:
         self.rows = self
-        self.last = np.zeros((live + 1, 1), np.bool_)
+        self.first = self.last = np.zeros((live + 1, 1), np.bool_)
         self.observation = np.zeros((live + 1, 1, 3), np.float32)
 
 

@@ -116,7 +116,7 @@ def test_other_versions_are_refused_unless_forced(capsys):
         (["plot", "nowhere"], "does not exist"),
         (["trian"], "did you mean train?"),
         (["envs", "cartpol-v9"], "did you mean CartPole"),
-        (["presets", "ppo/atri"], "did you mean ppo/atari?"),
+        (["presets", "ppo/atri"], "did you mean ppo/atari or appo/atari?"),
         (["check-env", "CartPol-v1"], "did you mean CartPole-v1"),
         (["eval", ".", "--episodes", "0"], "must be at least 1"),
     ],
