@@ -57,8 +57,17 @@ POLICY_GRADIENTS = {
     "a2c-cartpole": Experiment("a2c --env CartPole-v1 --env-steps 200k", (0, 1, 2), "eval", 450),
     "impala-cartpole": Experiment("impala --env CartPole-v1 --env-steps 200k", FIVE, "eval", 450),
     "appo-cartpole": Experiment("appo --env CartPole-v1 --env-steps 100k", FIVE, "eval", 475),
+    "impala-cartpole-asynchronous": Experiment(
+        "impala --env CartPole-v1 --env-steps 200k --asynchronous", FIVE, "eval", 450
+    ),
+    "appo-cartpole-asynchronous": Experiment(
+        "appo --env CartPole-v1 --env-steps 100k --asynchronous", FIVE, "eval", 475
+    ),
     "appo-lstm-positions": Experiment(
         f"appo {POSITIONS} --env-steps 100k --memory lstm", (0, 1, 2), "eval", 450
+    ),
+    "impala-lstm-positions": Experiment(
+        f"impala {POSITIONS} --env-steps 200k --memory lstm", (0, 1, 2), "eval", 450
     ),
     "impala-minatar-breakout": Experiment(
         "impala --env MinAtar/Breakout-v1 --env-steps 2M --eval-episodes 10",

@@ -93,14 +93,15 @@ def atari(env: Any) -> Run:
 
 
 def minatar(env: Any) -> Run:
-    """MinAtar: `ppo.minatar`'s environments and network, one update on each short window."""
+    """MinAtar: short windows of few environments, so that there are many updates."""
     return Run(
         # lambda: the actor-critic of Young and Tian (2019), as in `a2c.minatar`; rewards are raw
-        # there, and small. entropy_coef, value_coef: the paper. The rest: ours.
-        env=EnvOptions(env, num_envs=16),
+        # there, and small. entropy_coef, value_coef: the paper. The rest: ours, for Breakout: after
+        # 2M steps seeds 0 and 1 reach 17 and 10; windows of 16 x 20 rows with lr 3e-3 reached 6.
+        env=EnvOptions(env, num_envs=8),
         algo=IMPALAOptions(
-            horizon=20,
-            lr=1e-3,
+            horizon=10,
+            lr=2e-3,
             lr_schedule="linear",
             gamma=0.99,
             vtrace_lambda=0.8,
