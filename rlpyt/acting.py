@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from rlpyt import noise
+from rlpyt.agents.continuous import make_agent as make_q_value_agent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.agents.q_learning import QLearningAgent
-from rlpyt.agents.q_value import QValueAgent, SquashedAgent
-from rlpyt.agents.q_value import make_agent as make_q_value_agent
+from rlpyt.agents.q_value import QValueAgent
 from rlpyt.algos.options import QLearningOptions, QValueOptions, R2D1Options
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.cores import allowed_cores
@@ -283,9 +283,8 @@ def _check_networks(run: Run, spec: EnvSpec, agent: QValueAgent) -> None:
         )
     window = make_window(spec, agent, 1, 1, None, keeps=False)
     inputs, fed = agent.read(window.acting_inputs(0)), agent.states(state)
-    numbers = agent.normals * (2 if isinstance(agent, SquashedAgent) else 1)
     output, _ = agent.actor(inputs, fed[0])
-    own.check_shape(agent.actor, output.shape, (1, numbers), "numbers [..., outputs]")
+    own.check_shape(agent.actor, output.shape, (1, agent.outputs), "numbers [..., outputs]")
     z, _ = agent.z(inputs, fed[1], torch.zeros(1, *agent.action_shape))
     wanted = (algo.critics, 1, agent.returns.outputs)
     own.check_shape(agent.critics, z.shape, wanted, "returns [critics, ..., numbers]")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rlpyt.agents.continuous import make_agent
 from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.agents.q_value import make_agent
 from rlpyt.algos.options import (
     D4PGOptions,
     DDPGOptions,

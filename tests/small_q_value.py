@@ -9,8 +9,9 @@ import torch
 from small_q import FEATURES, OneWindow, fill_with_chance, items
 from torch import Tensor
 
+from rlpyt.agents.continuous import DeterministicAgent, SquashedAgent
 from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.agents.q_value import DeterministicAgent, QValueAgent, SquashedAgent
+from rlpyt.agents.q_value import QValueAgent
 from rlpyt.algos.d4pg import D4PG
 from rlpyt.algos.ddpg import DDPG
 from rlpyt.algos.options import (

@@ -130,7 +130,7 @@ def test_every_cell_trains_to_finite_numbers(cell):
     flats = [
         learning.learner.parameters,
         learning.actor_learner.parameters,
-        *(target for target, _ in learning.targets),
+        *learning.targets,
     ]
     before = [flat.vector.clone() for flat in flats]
     parts.sampler.reset()

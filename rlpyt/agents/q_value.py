@@ -11,12 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlpyt.agents.action_noise import exploration_noise
 from rlpyt.agents.calls import call, read
 from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.algos.options import DDPGOptions, QValueOptions
+from rlpyt.algos.options import QValueOptions
 from rlpyt.arrays import tree_leaves
-from rlpyt.distributions.squashed import SquashedGaussian
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.models.critics import bounded
 from rlpyt.models.q_value import ActorModel, CriticsModel, Networks, QValueState
@@ -53,6 +51,8 @@ class QValueAgent(nn.Module, ABC):
 
     actor: Any
     critics: Any
+    outputs: int
+    """Numbers that the actor gives for one action."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class QValueAgent(nn.Module, ABC):
         self.device = torch.device("cpu")
         self._plain = normalizer is None  # what is read is given as it is: on the CPU, too
         self._warm_up = options.warm_up
-        self.model: Any = Networks(actor, critics, self._process(options))
+        self.model: Any = Networks(actor, critics, self._make_policy(options))
         target_actor, target_critics = self._targets(actor, critics)
         self.target_actor: Any = target_actor  # None, where targets are made with the actor itself
         self.target_critics: Any = target_critics
@@ -88,8 +88,9 @@ class QValueAgent(nn.Module, ABC):
         self.set_exploration(0)
 
     @abstractmethod
-    def _process(self, options: QValueOptions) -> int:
-        """Elements of the exploration's process, or 0."""
+    def _make_policy(self, options: QValueOptions) -> int:
+        """Make what actions follow from; returns the elements of a process that it goes by, or
+        0."""
 
     @abstractmethod
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
@@ -224,90 +225,6 @@ class QValueAgent(nn.Module, ABC):
 
 
 @final
-class DeterministicAgent(QValueAgent):
-    """Takes one action for each row, tanh of the actor's numbers, and explores with noise on it."""
-
-    def _process(self, options: QValueOptions) -> int:
-        assert isinstance(options, DDPGOptions)
-        self.exploration = exploration_noise(options)
-        return self.normals if self.exploration.remembers else 0
-
-    def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
-        return _copies((actor, critics))  # together: the copies share the trunk that both share
-
-    def _noise(self, normals: np.ndarray) -> np.ndarray:
-        return self.exploration.std * normals
-
-    def _answer(
-        self, output: Tensor, noise: Tensor | None, process: Any, inputs: Inputs
-    ) -> tuple[Tensor, Any]:
-        action = output.tanh()
-        if noise is not None:
-            action, process = self.exploration.add(action, noise, process, inputs.first)
-        return self._shaped(action), process
-
-    def action(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
-        """The policy's actions [..., *shape], and the state fed at the row after the last.
-
-        Args:
-            inputs: [T, B, ...] or [B, ...].
-            state: the actor's, as fed at the first row.
-        """
-        output, state = self._run(self.actor, inputs, state)
-        return self._shaped(output.tanh()), state
-
-    def target_action(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
-        """The same of the target actor."""
-        output, state = self._run(self.target_actor, inputs, state)
-        return self._shaped(output.tanh()), state
-
-    def _shaped(self, action: Tensor) -> Tensor:
-        shape = self.action_shape
-        return action if len(shape) == 1 else action.reshape(*action.shape[:-1], *shape)
-
-
-@final
-class SquashedAgent(QValueAgent):
-    """Draws actions from a squashed Gaussian; the most it tells of itself is its median."""
-
-    def _process(self, options: QValueOptions) -> int:
-        self.distribution = SquashedGaussian(self.action_shape)
-        return 0
-
-    def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
-        return None, _copies((critics,))[0]
-
-    def _noise(self, normals: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(normals)
-
-    def _answer(
-        self, output: Tensor, noise: Tensor | None, process: Any, inputs: Inputs
-    ) -> tuple[Tensor, Any]:
-        distribution = self.distribution
-        parameters = distribution.parameters(output)
-        if noise is None:
-            return distribution.mode(parameters), process
-        return distribution.sample(parameters, noise), process
-
-    def sample(self, inputs: Inputs, state: Any, noise: Tensor) -> tuple[Tensor, Tensor, Any]:
-        """Actions of the policy, through which gradients flow.
-
-        Args:
-            inputs: [T, B, ...] or [B, ...].
-            state: the actor's, as fed at the first row.
-            noise: [..., d] or [..., *shape] normals.
-
-        Returns:
-            action [..., *shape], its log-density [...], and the state fed at the row after the
-            last.
-        """
-        output, state = self._run(self.actor, inputs, state)
-        distribution = self.distribution
-        action, log_prob = distribution.sample_log_prob(distribution.parameters(output), noise)
-        return action, log_prob, state
-
-
-@final
 class EvaluatedAgent:
     """Answers any number of environments, at any number of environment steps without warm-up.
 
@@ -331,28 +248,10 @@ class EvaluatedAgent:
         return self.agent.act(inputs, state, draw, learns=False)
 
 
-def _copies(networks: tuple[Any, ...]) -> tuple[Any, ...]:
+def copies(networks: tuple[Any, ...]) -> tuple[Any, ...]:
     """Networks of the same weights, which no gradient reaches."""
     copies = copy.deepcopy(networks)
     for network in copies:
         for parameter in network.parameters():
             parameter.requires_grad_(False)
     return copies
-
-
-def make_agent(
-    env_spec: EnvSpec,
-    networks: tuple[ActorModel, CriticsModel],
-    returns: Returns,
-    algo: QValueOptions,
-    normalizer: ObservationNormalizer | None = None,
-    precision: str = "float32",
-) -> QValueAgent:
-    """The agent of these options: deterministic, or for SAC stochastic.
-
-    Args:
-        networks: of `make_networks`, or the user's.
-        returns, algo, normalizer, precision: as `QValueAgent` takes them.
-    """
-    kind = DeterministicAgent if isinstance(algo, DDPGOptions) else SquashedAgent
-    return kind(env_spec, *networks, returns, algo, normalizer, precision)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import QLearningOptions
 from rlpyt.algos.q_targets import Draws, draw
 from rlpyt.algos.replay_learning import Items, ReplayLearning
-from rlpyt.models.flat import Adam, FlatParameters, RMSprop
+from rlpyt.algos.target_network import TargetNetwork, optimizer_of
 from rlpyt.replays.replay import Replay
 from rlpyt.schedules import scheduled
 
@@ -44,12 +43,9 @@ class QLearning(ReplayLearning):
     ) -> None:
         super().__init__(agent, options, replay, total_env_steps, generator)
         self.options: Any = options
-        rmsprop = partial(RMSprop, decay=0.95, eps=options.optimizer_eps, centred=True)
-        adam = partial(Adam, eps=options.optimizer_eps)
-        optimizer = rmsprop if options.optimizer == "rmsprop" else adam
-        norm = options.max_grad_norm
+        optimizer, norm = optimizer_of(options), options.max_grad_norm
         self.learner = Learner(agent.model, optimizer, norm, compile, within=agent)
-        self.target = FlatParameters(agent.target)
+        self.target = TargetNetwork(agent.target, self.learner)
 
     @abstractmethod
     def read(self, items: Items) -> Any:
@@ -79,10 +75,7 @@ class QLearning(ReplayLearning):
         draws = draw(self.agent, self.generator, *self.unrolled(items))
         metrics = self.learner.step(self.loss_of, lr, items, draws)
         if self.learner.updates % options.target_update_updates == 0:
-            self.target.vector.lerp_(self.learner.parameters.vector, options.target_tau)
-            own = self.agent.model.buffers()  # such as those of a user's batch normalization
-            for follows, buffer in zip(self.agent.target.buffers(), own, strict=True):
-                follows.copy_(buffer)
+            self.target.follow(options.target_tau)
         return metrics
 
     def loss_of(self, items: Items, draws: Draws) -> tuple[Tensor, Tensor]:

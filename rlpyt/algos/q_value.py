@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,11 +17,11 @@ from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import QValueOptions
 from rlpyt.algos.q_value_batch import Batch, read
 from rlpyt.algos.replay_learning import Items, ReplayLearning
+from rlpyt.algos.target_network import TargetNetwork, optimizer_of
 from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.functional import live_mean, live_means
 from rlpyt.functional.q_values import sequence_priority
 from rlpyt.means import Means
-from rlpyt.models.flat import Adam, FlatParameters, RMSprop
 from rlpyt.replays.replay import Replay
 from rlpyt.schedules import scheduled
 from rlpyt.storage import to_device
@@ -62,9 +61,7 @@ class QValueLearning(ReplayLearning):
     ) -> None:
         super().__init__(agent, options, replay, total_env_steps, generator)
         self.options: Any = options
-        rmsprop = partial(RMSprop, decay=0.95, eps=options.optimizer_eps, centred=True)
-        adam = partial(Adam, eps=options.optimizer_eps)
-        self._optimizer = rmsprop if options.optimizer == "rmsprop" else adam
+        self._optimizer = optimizer_of(options)
 
         def learner(name: str, network: nn.Module) -> Learner:
             named = nn.ModuleDict({name: network})  # so that errors say whose weights they are of
@@ -72,15 +69,9 @@ class QValueLearning(ReplayLearning):
 
         self.learner = learner("critics", agent.critics)
         self.actor_learner = learner("actor", agent.actor)
-        pairs = [(agent.target_critics, self.learner)]
+        self.targets = [TargetNetwork(agent.target_critics, self.learner)]
         if agent.target_actor is not None:
-            pairs.append((agent.target_actor, self.actor_learner))
-        self.targets = [(FlatParameters(target), learner.parameters) for target, learner in pairs]
-        self._buffers = [
-            pair
-            for target, learner in pairs
-            for pair in zip(target.buffers(), learner.module.buffers(), strict=True)
-        ]
+            self.targets.append(TargetNetwork(agent.target_actor, self.actor_learner))
         self._actor_seen: list[Tensor] = []  # metrics of the window's updates of the actor
         self._remembers = bool(tree_leaves(agent.states(agent.model.initial_state(1))))
         # Reading is part of what is compiled; memories are not, and pass through rows once.
@@ -123,10 +114,8 @@ class QValueLearning(ReplayLearning):
         if self.updates % options.policy_delay == 0:
             self.learn_actor(given, draws, env_steps)
         if self.updates % options.target_update_updates == 0:
-            for target, own in self.targets:
-                target.vector.lerp_(own.vector, options.target_tau)
-            for target, own in self._buffers:
-                target.copy_(own)
+            for target in self.targets:
+                target.follow(options.target_tau)
         return metrics
 
     def learn_actor(self, given: Any, draws: Draws, env_steps: int) -> Tensor:

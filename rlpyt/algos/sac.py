@@ -43,9 +43,8 @@ class SAC(QValueLearning):
         self._learned = fixed is None
         optimizer = self._optimizer if self._learned else None
         self.temperature = Temperature(initial, agent.device, optimizer)
-        self.target_entropy = options.target_entropy
-        if self.target_entropy is None:  # appendix D
-            self.target_entropy = -float(prod(agent.action_shape))
+        wanted = options.target_entropy  # unset: as in appendix D
+        self.target_entropy = -float(prod(agent.action_shape)) if wanted is None else wanted
         # TQC pools the quantiles of all critics, REDQ takes the least of a few; both are judged by
         # the mean of all.
         self._pools = options.values == "quantile"

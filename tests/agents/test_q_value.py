@@ -26,7 +26,8 @@ from small_parts import ChanceEnv
 from stepping import in_process, saved
 from torch import Tensor, nn
 
-from rlpyt.agents.q_value import DeterministicAgent, Draw, SquashedAgent, make_agent
+from rlpyt.agents.continuous import DeterministicAgent, SquashedAgent, make_agent
+from rlpyt.agents.q_value import Draw
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import DDPGOptions, SACOptions, TD3Options
 from rlpyt.arrays import tree_leaves, tree_map

@@ -55,7 +55,7 @@ def test_a_compiled_update_is_the_eager_one_in_a_graph_for_each_network(
         algorithm, _ = learner(options, window, agent, compile=compile)
         metrics = [algorithm.learn(items(window), 0) for _ in range(4)]
         vectors = [algorithm.learner.parameters.vector, algorithm.actor_learner.parameters.vector]
-        targets = [target.vector for target, _ in algorithm.targets]
+        targets = [target.vector for target in algorithm.targets]
         found.append([torch.stack(metrics), *(x.clone() for x in (*vectors, *targets))])
     assert len(graphs) == 2
     for eager, compiled in zip(*found, strict=True):

@@ -17,7 +17,7 @@ QUANTILES: dict[str, Any] = {"values": "quantile", "num_quantiles": 8}
 
 def vectors(algorithm: Any) -> list[torch.Tensor]:
     own = [algorithm.learner.parameters.vector, algorithm.actor_learner.parameters.vector]
-    return [*own, *(target.vector for target, _ in algorithm.targets)]
+    return [*own, *(target.vector for target in algorithm.targets)]
 
 
 @pytest.mark.parametrize("n", [1, 3])

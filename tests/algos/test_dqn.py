@@ -105,7 +105,7 @@ def test_no_gradient_reaches_the_target_network() -> None:
     algorithm.loss(
         algorithm.read(items(window)), draw(algorithm.agent, algorithm.generator, window.num_envs)
     )[0].backward()
-    assert not algorithm.target.gradient.any()
+    assert not algorithm.target.parameters.gradient.any()
     assert torch.equal(before, algorithm.target.vector)
     assert algorithm.learner.parameters.gradient.any()
 

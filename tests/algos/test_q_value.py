@@ -51,7 +51,7 @@ def gradients(algorithm: Any, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     flats = {
         "critics": algorithm.learner.parameters,
         "actor": algorithm.actor_learner.parameters,
-        **{f"target {k}": flat for k, (flat, _) in enumerate(algorithm.targets)},
+        **{f"target {k}": target.parameters for k, target in enumerate(algorithm.targets)},
     }
     for flat in flats.values():
         flat.zero_grad()
@@ -186,9 +186,10 @@ def test_actor_and_targets_wait_for_their_turn(kind: str, delay: int, interval: 
         )
         assert critics and actor == (update % delay == 0)
         assert all(moves == (update % interval == 0) for moves in targets)
-        for (target, own), old in zip(algorithm.targets, before[2:], strict=True):
+        for target, old in zip(algorithm.targets, before[2:], strict=True):
             if update % interval == 0:
-                torch.testing.assert_close(target.vector, 0.75 * old + 0.25 * own.vector)
+                wanted = 0.75 * old + 0.25 * target.trained.vector
+                torch.testing.assert_close(target.vector, wanted)
         if update == 5:  # stop, and go on as another
             for made in (algorithm, other):
                 made.replay.state, made.replay.load = dict, lambda state: None
@@ -199,7 +200,7 @@ def test_actor_and_targets_wait_for_their_turn(kind: str, delay: int, interval: 
 
 def vectors(algorithm: Any) -> list[torch.Tensor]:
     own = [algorithm.learner.parameters.vector, algorithm.actor_learner.parameters.vector]
-    return [*own, *(target.vector for target, _ in algorithm.targets)]
+    return [*own, *(target.vector for target in algorithm.targets)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -208,8 +209,8 @@ def test_a_target_that_moves_all_the_way_is_a_copy(kind: str) -> None:
     options = options_of(kind, target_tau=1.0, policy_delay=1, target_update_updates=1)
     algorithm, replay = learner(options)
     algorithm.learn(items(replay.window), 0)
-    for target, own in algorithm.targets:
-        assert torch.equal(target.vector, own.vector)
+    for target in algorithm.targets:
+        assert torch.equal(target.vector, target.trained.vector)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -78,5 +78,5 @@ def test_with_one_critic_no_delay_and_no_noise_it_is_ddpg(sequences: dict[str, A
         algorithm, _ = learner(options, window, agent)
         metrics = torch.stack([algorithm.learn(items(window), 0) for _ in range(5)])
         vectors = [algorithm.learner.parameters.vector, algorithm.actor_learner.parameters.vector]
-        found.append([metrics, *vectors, *(target.vector for target, _ in algorithm.targets)])
+        found.append([metrics, *vectors, *(target.vector for target in algorithm.targets)])
     assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))

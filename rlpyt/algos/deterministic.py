@@ -1,0 +1,37 @@
+"""What DDPG, TD3 and D4PG share: an actor of one action, which climbs the first critic."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rlpyt.algos.q_value import Draws, QValueLearning, least
+from rlpyt.algos.q_value_batch import Batch
+from rlpyt.functional import live_mean
+
+
+class DeterministicLearning(QValueLearning):
+    """Abstract: the policy gradient of mu (Silver et al., 2014), and what its targets are of."""
+
+    def target_action(self, batch: Batch) -> Tensor:
+        """mu'(s'), [R, N, *shape]."""
+        return self.agent.target_action(batch.following, batch.states.target_actor)[0]
+
+    def target_returns(self, batch: Batch, action: Tensor) -> Tensor:
+        """What the target critics say of the return of an action; of several, the least.
+
+        Args:
+            action: [R, N, *shape].
+
+        Returns:
+            [R, N, K].
+        """
+        z, _ = self.agent.target_z(batch.following, batch.states.target_critics, action)
+        return least(self.agent.returns, z)
+
+    def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """-E[Z_1(s, mu(s))], the mean over live rows: its gradient is the policy's."""
+        agent, states = self.agent, batch.states
+        action, _ = agent.action(batch.inputs, states.actor)
+        z, _ = agent.z(batch.inputs, states.critics, action, frozen=True, count=1)
+        loss = -live_mean(agent.returns.value(z[0]), batch.live)
+        return loss, loss.detach().view(1)
