@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlpyt import noise
+from rlpyt import noise, ranks
 from rlpyt.agents.continuous import make_agent as make_q_value_agent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
@@ -110,9 +110,12 @@ class Opened:
             noisy: False has the actor answer greedily.
         """
         resets, actions = roles
-        seed, count = self.resolved.seed, window.num_envs
-        envs = self._environments(window, ResetSeeds(seed, resets))
-        drawn = Noise(seed, actions, range(count), actor.uniforms, actor.normals) if noisy else None
+        resolved, count = self.resolved, window.num_envs
+        envs = self._environments(window, resolved.resets(resets, self.run.env.num_envs))
+        columns = resolved.columns(count) if actions == noise.ACTION_NOISE else range(count)
+        drawn = None
+        if noisy:
+            drawn = Noise(resolved.seed, actions, columns, actor.uniforms, actor.normals)
         return Sampler(
             envs,
             actor,
@@ -192,14 +195,19 @@ def open_agent(
         model: makes the network for a specification, in place of the algorithm's own.
         home: of the run; None makes one.
     """
-    seed, home = resolved.seed if resolved else draw_seed(run), home or Home()
+    world, home = ranks.world(), home or Home()
+    seed = resolved.seed if resolved else world.from_first(lambda: draw_seed(run))
     with home.making():
         spec = probe(run.env)
     agent = make_agent(run, spec, seed, model)
     parameters = sum(parameter.numel() for parameter in agent.model.parameters())
-    resolved = resolved or resolve(run, seed, parameters, _has_images(spec))
+    if resolved is None:
+        images = _has_images(spec)
+        resolved = world.from_first(lambda: resolve(run, seed, parameters, images))
+    resolved = resolved.of_rank(world)
     apply(resolved)
     agent.to_device(torch.device(resolved.device))
+    share_exploration(agent, resolved, run.env.num_envs)
     return Opened(run, spec, agent, resolved, home)
 
 
@@ -340,6 +348,12 @@ def make_window(
         memory=memory,
         state_memory=state_memory,
     )
+
+
+def share_exploration(agent: Agent, resolved: Resolved, num_envs: int) -> None:
+    """Where environments explore each in its own way, those of all ranks share the ways."""
+    if isinstance(agent, QLearningAgent):
+        agent.share(resolved.ranks * num_envs, resolved.columns(num_envs))
 
 
 def load_weights(agent: Agent, state: dict[str, Any], source: str) -> None:

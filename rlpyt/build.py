@@ -35,6 +35,7 @@ from rlpyt.algos.td3 import TD3
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
+from rlpyt.ranks import world
 from rlpyt.remote import Plan, asynchronous_sampler, replicated_sampler
 from rlpyt.replays.mirrored import MirroredRing
 from rlpyt.replays.pinned import PinnedRing
@@ -92,6 +93,7 @@ def build(
     """
     opened = open_agent(run, resolved, model=model, home=home)
     spec, agent, resolved = opened.spec, opened.agent, opened.resolved
+    _check_ranks(run, resolved)
     memory = Memory() if resolved.sampler != "serial" or run.sampler.asynchronous else None
     replay, window, source = make_storage(run, spec, agent, resolved, memory)
     learner: Any = (WINDOW_LEARNERS | REPLAY_LEARNERS)[run.algo_name]
@@ -115,6 +117,22 @@ def build(
         replay,
         home=opened.home,
     )
+
+
+def _check_ranks(run: Run, resolved: Resolved) -> None:
+    """Refuse what several ranks cannot do together."""
+    if resolved.ranks == 1:
+        return
+    if resolved.compile and not isinstance(run.algo, ReplayOptions):
+        raise UsageError(
+            f"compile=on with {resolved.ranks} ranks: the loss of {run.algo_name} normalizes "
+            "advantages over all of them, which no compiled function can; choose --compile off"
+        )
+    if run.sampler.asynchronous:
+        raise UsageError(
+            f"asynchronous with {resolved.ranks} ranks: they would have to agree on windows that "
+            "come when they come; leave out --asynchronous"
+        )
 
 
 def make_storage(
@@ -157,7 +175,7 @@ def make_replay(run: Run, agent: Agent, ring: Ring, seed: int) -> Replay:
             eta = algo.priority_eta if isinstance(algo, R2D1Options) else 1.0
             entry = Entry(ring, agent.returns, algo, trained, eta)
         selector = Prioritized(ring, length, trained, algo.priority_alpha, entry=entry)
-    generator = np.random.default_rng(noise.seed(seed, noise.REPLAY))
+    generator = np.random.default_rng(noise.seed(seed, noise.REPLAY, world().rank))
     return Replay(ring, selector, algo.batch_size, length, generator)
 
 
@@ -176,7 +194,7 @@ def ring_of(memory: str, device: torch.device) -> Callable[..., Ring]:
 
 
 def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(noise.seed(seed, noise.LEARNER) >> 1)
+    return torch.Generator().manual_seed(noise.seed(seed, noise.LEARNER, world().rank) >> 1)
 
 
 def _finite(algorithm: Any) -> Callable[[], None]:

@@ -104,15 +104,19 @@ def latest(folder: Path | str) -> Path | None:
     return next(iter(_newest_first(Path(folder))), None)
 
 
-def listings(folder: Path | str) -> list[Any]:
+def listings(folder: Path | str, rank: int = 0) -> list[Any]:
     """What the states of a folder's checkpoints hold under "replay": no arrays, so from meta.json.
 
     One whose meta.json is damaged cannot be loaded and is left out, as are those without a replay.
+
+    Args:
+        rank: whose; those of the others lie in the state's "others".
     """
     found = []
     for checkpoint in _newest_first(Path(folder)):
         try:
             tree = _read_meta(checkpoint / "meta.json")["tree"]
+            tree = tree["dict"]["others"][rank - 1] if rank else tree
         except Damaged:
             continue
         replay = tree_format.decode(tree["dict"].get("replay"), {})

@@ -6,10 +6,19 @@ import os
 
 
 def allowed_cores() -> int:
-    """Cores that this process may run on: its affinity, and its container's quota."""
+    """Cores that this process may run on: its affinity, and its container's quota.
+
+    Of several ranks on a machine each has its part of them.
+    """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(cores, _cgroup_quota() or cores))
+    return max(1, min(cores, _cgroup_quota() or cores) // _ranks_here())
+
+
+def _ranks_here() -> int:
+    """How many processes torchrun has started on this machine."""
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, int(text)) if text.isdigit() else 1
 
 
 def _cgroup_quota() -> int | None:

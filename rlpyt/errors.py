@@ -54,6 +54,25 @@ class WorkerError(RuntimeError):
         return type(self), (self.worker, self.how, self.columns, self.pid, self.traceback)
 
 
+class RankError(RuntimeError):
+    """Another process that trains the same agent failed, or is gone.
+
+    Args:
+        who: it is.
+        how: "failed".
+        traceback: as text, written by that process; "" where it could not.
+        own: whether it is of this process itself.
+    """
+
+    def __init__(self, who: str, how: str, traceback: str = "", own: bool = False) -> None:
+        super().__init__(who, how, traceback, own)
+        self.who, self.how, self.traceback, self.own = who, how, traceback, own
+
+    def __str__(self) -> str:
+        message = f"{self.who} {self.how}"
+        return f"{message}\n\n{self.traceback}" if self.traceback else message
+
+
 def _ranges(numbers: Sequence[int]) -> str:
     """Increasing numbers as "0 to 3, 8 to 11"."""
     ends = [i for i, n in enumerate(numbers) if tuple(numbers[i + 1 : i + 2]) != (n + 1,)]

@@ -26,12 +26,27 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
     where = f"{resolved.device}, {threads}" + (f" ({reason})" if reason else "")
     where += f", {_sampler(run, resolved)}" if _sampler(run, resolved) else ""
     where += ", compiled (its first update takes 10 to 30 s)" if resolved.compile else ""
+    if resolved.ranks > 1:
+        shape = f"on each of {resolved.ranks} ranks: {shape}; together {_together(run, resolved)}"
     what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
     lines = [
         f"{what} · {where} · {folder.path}",
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
     return [*lines, *_windows(run), *_learning(run)]
+
+
+def _together(run: Run, resolved: Resolved) -> str:
+    """What the ranks' environments and batches come to."""
+    algo, ranks = run.algo, resolved.ranks
+    if isinstance(algo, ReplayOptions):
+        batch = algo.batch_size
+    elif isinstance(algo, ClippedOptions):
+        batch = algo.minibatch_size
+    else:
+        batch = run.env.num_envs * algo.horizon
+    unit = "items" if isinstance(algo, ReplayOptions) and algo.item_length > 2 else "rows"
+    return f"{ranks * run.env.num_envs} envs, updates of {ranks * batch:,} {unit}"
 
 
 def _sampler(run: Run, resolved: Resolved) -> str:

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 # Codes of the things that draw from the root seed. They start at 1 because NumPy pads a
-# SeedSequence with zeros: [5], [5, 0] and [5, 0, 0] are the same seed.
+# SeedSequence with zeros: [5], [5, 0] and [5, 0, 0] are the same seed; so is [5, 1] of rank 0 that of
+# a process alone.
 INITIAL_WEIGHTS: Final = 1
 LEARNER: Final = 2
 TRAINING_RESETS: Final = 3
@@ -24,9 +25,13 @@ REPLAY: Final = 10
 _BLOCK = 256  # rows drawn at once per column; resets seeded at once
 
 
-def seed(root: int, code: int) -> int:
-    """The 64-bit seed of one stream under a root seed."""
-    return int(np.random.SeedSequence([root, code]).generate_state(1, np.uint64)[0])
+def seed(root: int, code: int, rank: int = 0) -> int:
+    """The 64-bit seed of one stream under a root seed.
+
+    Args:
+        rank: of the process, for what each draws for itself.
+    """
+    return int(np.random.SeedSequence([root, code, rank]).generate_state(1, np.uint64)[0])
 
 
 class ResetSeeds:
@@ -35,17 +40,21 @@ class ResetSeeds:
     Args:
         root: the run's seed.
         role: TRAINING_RESETS or EVALUATION_RESETS, so that the two never share a start.
+        first: number of column 0 among those of all ranks.
+        numbered: that of its environment among all of a job, evaluation's too; None: the same.
     """
 
-    def __init__(self, root: int, role: int) -> None:
-        self._root, self.role = root, role
+    def __init__(self, root: int, role: int, first: int = 0, numbered: int | None = None) -> None:
+        self._root, self.role, self._first = root, role, first
+        self.numbered = first if numbered is None else numbered
         self._blocks: dict[int, tuple[int, list[int]]] = {}
 
     def __call__(self, column: int, k: int) -> int:
         block, words = self._blocks.get(column, (-1, []))
         if block != k // _BLOCK:
             block = k // _BLOCK
-            sequence = np.random.SeedSequence([self._root, self.role, column, block])
+            at = self._first + column
+            sequence = np.random.SeedSequence([self._root, self.role, at, block])
             words = sequence.generate_state(_BLOCK).tolist()
             self._blocks[column] = (block, words)
         return words[k % _BLOCK]
@@ -57,7 +66,8 @@ class ResetSeeds:
             k: resets of that column so far.
             calls: which ones follow; 0: its environments are made, 1: they are stepped.
         """
-        words = [self._root, GLOBAL_GENERATORS, self.role, column, k, calls]
+        at = self._first + column
+        words = [self._root, GLOBAL_GENERATORS, self.role, at, k, calls]
         return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
 
 

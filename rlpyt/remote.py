@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rlpyt import noise
-from rlpyt.acting import TRAINING, Agent, Check, Home, ModelFactory, make_agent
+from rlpyt.acting import TRAINING, Agent, Check, Home, ModelFactory, make_agent, share_exploration
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.generators import seed_generators
 from rlpyt.noise import Noise, ResetSeeds
@@ -66,7 +66,8 @@ class Plan:
         memory: Memory,
     ) -> Plan:
         """The plan of a run, with what its script registered."""
-        seeds, count = ResetSeeds(resolved.seed, TRAINING[0]), run.env.num_envs
+        count = run.env.num_envs
+        seeds = resolved.resets(TRAINING[0], count)
         making = Making(run.env, spec, seeds, count, registered_here())
         return cls(run, resolved, model, memory, making)
 
@@ -87,6 +88,7 @@ class Plan:
         """The agent as the run began with it; newer weights are taken before it acts."""
         agent = make_agent(self.run, self.making.spec, self.resolved.seed, self.model)
         agent.to_device(torch.device(device))
+        share_exploration(agent, self.resolved, self.making.total)
         return agent
 
     def window(self, agent: Agent) -> Any:
@@ -102,7 +104,8 @@ class Plan:
             answered: columns that a forward pass has.
             heart: of a process that somebody watches.
         """
-        drawn = Noise(self.resolved.seed, TRAINING[1], answered, agent.uniforms, agent.normals)
+        all_ranks = self.resolved.columns(self.making.total)[answered.start : answered.stop]
+        drawn = Noise(self.resolved.seed, TRAINING[1], all_ranks, agent.uniforms, agent.normals)
         strict, bounds = self.run.sampler.strict, self.run.env.strict_bounds
         return Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds, heart=heart)
 
@@ -111,7 +114,8 @@ class Plan:
 
         Environments that draw from the global generators are reproducible, and not all alike.
         """
-        seed_generators(ResetSeeds(self.resolved.seed, noise.GLOBAL_GENERATORS)(first, 0))
+        before = self.resolved.columns(self.making.total).start
+        seed_generators(ResetSeeds(self.resolved.seed, noise.GLOBAL_GENERATORS, before)(first, 0))
         if self.resolved.allocator == "tuned":
             tune_allocator()
 

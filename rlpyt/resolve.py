@@ -12,9 +12,12 @@ from typing import Any, Literal
 
 import torch
 
+from rlpyt import noise
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.cores import allowed_cores
 from rlpyt.errors import UsageError
+from rlpyt.noise import ResetSeeds
+from rlpyt.ranks import Ranks
 from rlpyt.run import Run
 from rlpyt.samplers.choose import choose
 from rlpyt.samplers.recommended import kind
@@ -41,9 +44,33 @@ class Resolved:
     sampler: Literal["serial", "workers", "replicated"] = "serial"
     workers: int = 0  # processes that step environments
     groups: int = 1  # of environments, that take turns
+    rank: int = 0  # of this process among those that train together
+    ranks: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def of_rank(self, world: Ranks) -> Resolved:
+        """The choices as one of the ranks has them: each has a GPU of its own."""
+        device = self.device
+        if device.startswith("cuda") and world.size > 1:
+            device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        return replace(self, device=device, rank=world.rank, ranks=world.size)
+
+    def columns(self, num_envs: int) -> range:
+        """Numbers of this rank's environments among those of all ranks."""
+        return range(self.rank * num_envs, (self.rank + 1) * num_envs)
+
+    def resets(self, role: int, num_envs: int) -> ResetSeeds:
+        """Seeds of resets, by column of this process.
+
+        Args:
+            role: as `noise.ResetSeeds` takes it.
+            num_envs: of training, of each rank.
+        """
+        if role == noise.TRAINING_RESETS:
+            return ResetSeeds(self.seed, role, self.columns(num_envs).start)
+        return ResetSeeds(self.seed, role, numbered=self.ranks * num_envs)
 
 
 def draw_seed(run: Run) -> int:

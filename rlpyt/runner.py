@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlpyt import checkpoint, noise
+from rlpyt import checkpoint, noise, ranks
 from rlpyt.build import Parts, load_weights
 from rlpyt.errors import StopAsked, WorkerError
 from rlpyt.evaluation import Evaluation, Stopped, game_over
@@ -19,7 +19,9 @@ from rlpyt.logging.recorder import Recorder
 from rlpyt.replays.segments import Segments
 from rlpyt.run import Run
 from rlpyt.schedules import due
-from rlpyt.stopping import StopSignal
+from rlpyt.stopping import NAMES, StopSignal
+
+COMMON = {"learner", "actor", "temperature"}  # of an algorithm's state: the same on all ranks
 
 
 class Algorithm(Protocol):
@@ -64,6 +66,7 @@ class Runner:
         segments: Segments | None = None,
     ) -> None:
         self.run, self.parts, self.folder = run, parts, folder
+        self.ranks, self._agreed = ranks.world(), ""
         self.recorder, self.console, self.stop = recorder, console, stop
         self.hooks = hooks or Hooks()
         self.episodes = Episodes(run.env.num_envs)
@@ -106,7 +109,8 @@ class Runner:
     def _train(self) -> str:
         loop, episodes, sampler = self.run.loop, self.episodes, self.parts.sampler
         if not self._started:
-            seed_generators(noise.seed(self.parts.resolved.seed, noise.GLOBAL_GENERATORS))
+            seed, rank = self.parts.resolved.seed, self.ranks.rank
+            seed_generators(noise.seed(seed, noise.GLOBAL_GENERATORS, rank))
             sampler.reset()
             self._started = True
         ended = False
@@ -114,10 +118,12 @@ class Runner:
             ended = self._evaluate()
             if self._new_best:
                 self.save()
-        while episodes.env_steps < loop.env_steps and not ended and not self.stop.name:
+        ended = self._agree(ended)
+        while episodes.env_steps < loop.env_steps and not ended and not self._asked:
             begun = time.perf_counter()
             before = episodes.env_steps
-            self._learn(sampler.collect(sampler.rows_for(loop.env_steps - before), before))
+            missing = -(-(loop.env_steps - before) // self.ranks.size)
+            self._learn(sampler.collect(sampler.rows_for(missing), before))
             self.seconds += time.perf_counter() - begun
             if self._rests_after(before):
                 self._settle()
@@ -130,54 +136,63 @@ class Runner:
                     ended = self._evaluate() or ended
                 if due(before, after, loop.checkpoint_every) or self._new_best:
                     self.save()
+            ended = self._agree(ended)
         self._settle()
-        if self.stop.name and not episodes.env_steps:
+        if self._asked and not episodes.env_steps:
             self.saved = False
             self.console.message("stopped before the first window: there is nothing to save yet")
-            return self.stop.name
-        if not self.stop.name:
+            return self._asked
+        if not self._asked:
             if episodes.env_steps > self._logged_at:
                 self._log()
             self._evaluate()
+            self._agree()
         self.save()
-        if self.stop.name:
-            return self.stop.name
+        if self._asked:
+            return self._asked
         self.console.update(episodes.env_steps, self._overall())
         return "finished"
 
     def save(self) -> Path:
         """Write a checkpoint of everything that the rest of the run depends on."""
         self._settle()
-        keep = self.run.loop.keep_checkpoints
-        self.recorder.sync()
-        path = checkpoint.save(
-            self.folder / "checkpoints", self.episodes.env_steps, self.state(), keep
-        )
-        if self._new_best:
-            checkpoint.mark_best(path)
-            self._new_best = False
+        state = self.state()
+        path = self.ranks.from_first(lambda: self._write(state))
+        self._new_best = False
         if self.segments is not None:
-            self.segments.prune(checkpoint.listings(path.parent))
+            self.segments.prune(checkpoint.listings(path.parent, self.ranks.rank))
         return path
 
     def state(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on; of several ranks, at the first.
+
+        The others' lies in it, but for what all have in common.
+        """
         parts = self.parts
-        return {
-            "agent": dict(parts.agent.state_dict()),
+        own = {
             "algorithm": parts.algorithm.state(),
             **parts.sampler.snapshot(),
             "replay": None if self.segments is None else self.segments.save(),
             "episodes": self.episodes.state(),
+            "generators": generators(),
+        }
+        shared = own["algorithm"].keys() & COMMON
+        lean = {name: x for name, x in own["algorithm"].items() if name not in shared}
+        others = self.ranks.gather_at_first({} if self.ranks.first else {**own, "algorithm": lean})
+        return {
+            "agent": dict(parts.agent.state_dict()),
+            **own,
             "recorder": self.recorder.state(),
             "best_return": self.best_return,
             "logged_at": self._logged_at,
             "evaluation_owed": self._owed,
-            "generators": generators(),
+            **({"others": others[1:]} if self.ranks.size > 1 else {}),
         }
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up a checkpoint's state, as if the run had not stopped."""
         parts, replay = self.parts, self.parts.replay
+        state = of_rank(state, self.ranks.rank)
         load_weights(parts.agent, state["agent"], str(self.folder))
         parts.algorithm.load(state["algorithm"])
         if replay is not None and replay.ring.blocks[0].answered != int(state["window"]["start"]):
@@ -204,8 +219,33 @@ class Runner:
         begun, before = time.perf_counter(), self.episodes.env_steps
         rows = window.rows
         self.episodes.count(rows, game_over=game_over(rows), infos=self.parts.sampler.infos)
+        (steps,) = self.ranks.totals(self.episodes.env_steps - before)
+        self.episodes.env_steps = before + int(steps)
         self.recorder.record_all(self.parts.algorithm.update(window, before))
         self._learning += time.perf_counter() - begun
+
+    @property
+    def _asked(self) -> str:
+        """Which signal asked the run to end; of several ranks any, once they have agreed."""
+        return self.stop.name if self.ranks.size == 1 else self._agreed
+
+    def _agree(self, ended: bool = False) -> bool:
+        """Between windows: whether the run is to end, by any rank's hooks or signals."""
+        if self.ranks.size == 1:
+            return ended
+        signals = ["", *NAMES.values()]
+        asked, over = self.ranks.greatest(signals.index(self.stop.name), ended)
+        self._agreed = signals[int(asked)]
+        return bool(over)
+
+    def _write(self, state: dict[str, Any]) -> Path:
+        """Write a checkpoint's files."""
+        self.recorder.sync()
+        folder, keep = self.folder / "checkpoints", self.run.loop.keep_checkpoints
+        path = checkpoint.save(folder, self.episodes.env_steps, state, keep)
+        if self._new_best:
+            checkpoint.mark_best(path)
+        return path
 
     def _rests_after(self, before: int) -> bool:
         """Whether an evaluation or a checkpoint follows what was just learned from."""
@@ -225,7 +265,7 @@ class Runner:
     def _log(self) -> dict[str, float]:
         """Write one line of the log, of what happened since the line before."""
         sampler, recorder, steps = self.parts.sampler, self.recorder, self.episodes.env_steps
-        recorder.record_all(self.episodes.line())
+        recorder.record_all(self.episodes.line(self.ranks.gather))
         spent = {**sampler.seconds, "learn": self._learning}
         shares = shares_of(spent, self.seconds - self._line_seconds, steps - self._line_steps)
         recorder.record_all(shares)
@@ -249,7 +289,7 @@ class Runner:
             return False
         self.parts.agent.set_exploration(steps)
         self.console.activity(f"evaluating ({self.run.loop.eval_episodes} episodes)")
-        evaluation = self._played()
+        evaluation = self.ranks.from_first(self._played)
         if evaluation is None:
             self.console.activity()
             return False
@@ -286,6 +326,14 @@ class Runner:
             restore_generators(kept)
         self._owed = False
         return evaluation
+
+
+def of_rank(state: dict[str, Any], rank: int) -> dict[str, Any]:
+    """A checkpoint's state as the rank takes it up that wrote its part of it."""
+    if not rank:
+        return state
+    own = state["others"][rank - 1]
+    return {**state, **own, "algorithm": {**state["algorithm"], **own["algorithm"]}}
 
 
 def shares_of(spent: dict[str, float], seconds: float, env_steps: int) -> dict[str, float]:

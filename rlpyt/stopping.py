@@ -28,9 +28,14 @@ class StopSignal:
     """Holds the first signal's name while entered; previous handlers return on leaving.
 
     Outside the main thread Python delivers no signals: nothing is installed there.
+
+    Args:
+        echo: seconds in which a signal is no second one: torchrun sends a Ctrl-C on to processes
+            that have it from the terminal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, echo: float = 0.0) -> None:
+        self._echo = echo
         self.name = ""  # "interrupted", "terminated", or "" while nothing came
         self._previous: dict[int, Any] = {}
 
@@ -49,10 +54,12 @@ class StopSignal:
         self._previous = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        global _asked_at, _asked_by
+        if _asked_at is not None and time.monotonic() - _asked_at < self._echo:
+            return
         if self.name:
             _show_cursor()
             os._exit(128 + number)
-        global _asked_at, _asked_by
         _asked_at, _asked_by = time.monotonic(), number
         self.name = NAMES[signal.Signals(number)]
 

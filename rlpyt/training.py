@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,15 +19,18 @@ from rlpyt.header import going_on, header, saving
 from rlpyt.logging import csv
 from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
-from rlpyt.logging.recorder import Recorder
+from rlpyt.logging.recorder import Recorder, Silent
 from rlpyt.logging.tensorboard import open_sinks
 from rlpyt.processes.stacks import answering
+from rlpyt.ranks import together, world
 from rlpyt.replays.segments import Segments
 from rlpyt.resolve import Resolved, with_sampler
 from rlpyt.run import Run
-from rlpyt.runner import Hooks, Runner
+from rlpyt.runner import Hooks, Runner, of_rank
 from rlpyt.stopping import StopSignal
 from rlpyt.vector.watchdog import Watchdog
+
+ECHO_SECONDS = 1.0  # in which torchrun repeats a signal
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Outcome:
         }
 
 
+@together()
 def train(
     run: Run,
     *,
@@ -68,7 +73,7 @@ def train(
     stream: TextIO | None = None,
     guarded: bool = False,
 ) -> Outcome:
-    """Train from the beginning, in a folder of its own.
+    """Train from the beginning, in a folder of its own; with other ranks, if there are any.
 
     Args:
         run: the options.
@@ -82,15 +87,15 @@ def train(
     try:
         if run.loop.init_from:
             _start_from(parts, Path(run.loop.init_from))
-        folder = RunFolder.create(run, parts.resolved.seed)
-        folder.begin(run, parts.resolved.as_dict())
-        with folder.held():
+        folder = world().from_first(lambda: _begun(run, parts))
+        with _held(folder):
             segments = segments_of(run, parts, folder)
             return _go(run, parts, folder, None, hooks, mode, stream, segments)
     finally:
         parts.close()
 
 
+@together()
 def resume(
     path: Path,
     *,
@@ -120,6 +125,7 @@ def resume(
     """
     folder = RunFolder(path)
     record = folder.read()
+    _check_ranks(folder, record)
     run = folder.run()
     if env is not None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=env))
@@ -147,7 +153,7 @@ def resume(
         parts.close()
         raise UsageError(f"{run.algo_name} has no replay to drop; resume without --drop-replay")
     try:
-        with folder.held():
+        with _held(folder):
             segments = segments_of(run, parts, folder)
             saved = None
             if done:
@@ -160,13 +166,14 @@ def resume(
                 _start_from(parts, Path(run.loop.init_from))
             resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
             own = {name: dataclasses.asdict(getattr(run, name)) for name in ("loop", "sampler")}
-            folder.update(
-                status="running",
-                resumed=resumed,
-                schedule_steps=run.schedule_steps_from,
-                options={**record["options"], **own},
-                resolved=resolved.as_dict(),
-            )
+            if world().first:
+                folder.update(
+                    status="running",
+                    resumed=resumed,
+                    schedule_steps=run.schedule_steps_from,
+                    options={**record["options"], **own},
+                    resolved=resolved.as_dict(),
+                )
             return _go(run, parts, folder, saved, hooks, mode, stream, segments)
     finally:
         parts.close()
@@ -176,7 +183,9 @@ def segments_of(run: Run, parts: Parts, folder: RunFolder) -> Segments | None:
     """The run's replay on disk; None where there is none to save."""
     if parts.replay is None or not getattr(run.algo, "save_replay", False):
         return None
-    return Segments(folder.path / "replay", parts.replay.ring)
+    rank = world().rank
+    below = "replay" if not rank else f"replay-rank-{rank}"
+    return Segments(folder.path / below, parts.replay.ring)
 
 
 def _load_replay(segments: Segments | None, state: Any, drop: bool) -> None:
@@ -185,14 +194,15 @@ def _load_replay(segments: Segments | None, state: Any, drop: bool) -> None:
     Raises:
         checkpoint.Damaged: it is not what was written.
     """
-    listing = state.get("replay")
+    listing = of_rank(state, world().rank).get("replay")
     if segments is None or listing is None or drop:
         return
     try:
         segments.load(listing)
     except checkpoint.Damaged as damage:
         raise checkpoint.Damaged(f"{damage}; --drop-replay fills a new one instead") from None
-    segments.prune(checkpoint.listings(segments.folder.parent / "checkpoints"))
+    folder = segments.folder.parent / "checkpoints"
+    segments.prune(checkpoint.listings(folder, world().rank))
 
 
 def _go(
@@ -208,7 +218,8 @@ def _go(
     done = saved[1]["env_steps"] if saved else 0
     parts.home.folder = folder.path
     with ExitStack() as stack:
-        stop = stack.enter_context(StopSignal())
+        alone, first = world().size == 1, world().first
+        stop = stack.enter_context(StopSignal(0.0 if alone else ECHO_SECONDS))
         stack.enter_context(answering(folder.path / "stacks"))
         if parts.home.watchdog:
             stack.enter_context(parts.home.watchdog(folder.path))
@@ -219,13 +230,15 @@ def _go(
                 env_steps=done,
                 history=csv.read_lines(folder.path / "progress.csv") if saved else (),
                 solved_return=parts.solved_return,
-                mode=mode,
+                mode=mode if first else "quiet",
                 stream=stream,
             )
         )
-        parts.home.tell = console.message
-        sinks = open_sinks(folder.path, done, console.message)
-        recorder = Recorder(folder.path, sinks, env_steps=done, tell=console.message)
+        parts.home.tell = console.message if first else _say
+        recorder: Recorder = Silent()
+        if first:
+            sinks = open_sinks(folder.path, done, console.message)
+            recorder = Recorder(folder.path, sinks, env_steps=done, tell=console.message)
         stack.callback(recorder.close)
         runner = Runner(run, parts, folder.path, recorder, console, stop, hooks, segments)
         try:
@@ -233,16 +246,18 @@ def _go(
                 runner.load(saved[0])
             status = runner.train()
         except BaseException as error:
-            folder.update(
-                status="failed",
-                env_steps=runner.episodes.env_steps,
-                error=f"{type(error).__name__}: {error}",
-            )
+            if first:
+                folder.update(
+                    status="failed",
+                    env_steps=runner.episodes.env_steps,
+                    error=f"{type(error).__name__}: {error}",
+                )
             raise
         steps = runner.episodes.env_steps
         if not runner.saved:
             steps = checkpoint.steps(folder.path / "checkpoints")
-        folder.update(status=status, env_steps=steps)
+        if first:
+            folder.update(status=status, env_steps=steps)
         console.close(_farewell(status, folder, runner.saved, steps))
     return Outcome(folder.path, status, runner, runner.saved)
 
@@ -253,6 +268,40 @@ def _home(run: Run, guarded: bool) -> Home:
     seconds = run.sampler.env_step_timeout
     dog = Watchdog(seconds) if seconds else None
     return Home(watchdog=dog, start_timeout=run.sampler.start_timeout)
+
+
+def _begun(run: Run, parts: Parts) -> RunFolder:
+    """A folder for the run, which says what it is."""
+    folder = RunFolder.create(run, parts.resolved.seed)
+    folder.begin(run, parts.resolved.as_dict())
+    return folder
+
+
+@contextmanager
+def _held(folder: RunFolder) -> Iterator[None]:
+    """Keep the run to these ranks: the first holds its folder before another goes on."""
+    with ExitStack() as stack:
+        world().from_first(lambda: stack.enter_context(folder.held()))
+        yield
+
+
+def _check_ranks(folder: RunFolder, record: Mapping[str, Any]) -> None:
+    """Refuse to go on with more or fewer ranks than a run has parts for."""
+    began, now = record["resolved"].get("ranks", 1), world().size
+    if began == now:
+        return
+    how = f"rlpyt resume {folder.path}"
+    if began > 1:
+        how = f"torchrun --nproc-per-node {began} -m {how}"
+    raise UsageError(
+        f"{folder.path} is trained by {began} rank{'s' if began > 1 else ''}, each with "
+        f"environments and rows of its own, and here are {now}; go on with: {how}"
+    )
+
+
+def _say(text: str) -> None:
+    """Of a rank that shows nothing else."""
+    print(f"rank {world().rank}: {text}", file=sys.stderr, flush=True)
 
 
 def _farewell(status: str, folder: RunFolder, saved: bool, env_steps: int) -> list[str]:

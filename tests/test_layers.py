@@ -46,6 +46,7 @@ LAYERS = [
     ["memory_budget"],
     ["arrays"],
     ["flags"],
+    ["ranks"],
     ["cores", "descriptors", "errors", "faultpoints", "generators", "stopping", "suggest"],
 ]
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}

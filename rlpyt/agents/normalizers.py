@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlpyt.arrays import tree_items, tree_map
+from rlpyt.ranks import merge_moments, world
 
 _EPSILON = 1e-8
 
@@ -62,25 +63,25 @@ class ObservationNormalizer(nn.Module):
             observation: [T, B, ...].
             kept: [T, B], those that are merged; None: all.
         """
-        before = int(self.count)
+        before, added = int(self.count), None
         for i, (_, leaf) in enumerate(tree_items(observation)):
             moments = self._buffers.get(f"moments{i}")
             if moments is None:
                 continue
             values = leaf.flatten(0, 1) if kept is None else leaf[kept]
             values = values.to(torch.float64)
-            n = len(values)
-            if not n:
-                return
             mean = values.mean(0)
-            delta = mean - moments[0]
-            moments[1] += ((values - mean) ** 2).sum(0) + delta**2 * (before * n / (before + n))
-            moments[0] += delta * (n / (before + n))
-            std = (moments[1] / (before + n) + _EPSILON).sqrt()
+            squares = ((values - mean) ** 2).sum(0)
+            added, mean, squares = world().moments(len(values), mean, squares)
+            if not added:
+                return
+            count, moments[0], moments[1] = merge_moments(before, *moments, added, mean, squares)
+            std = (moments[1] / count + _EPSILON).sqrt()
             self.get_buffer(f"mean{i}").copy_(moments[0])
             self.get_buffer(f"scale{i}").copy_(1 / std)
         _, first = tree_items(observation)[0]
-        self.count += first.shape[0] * first.shape[1] if kept is None else int(kept.sum())
+        rows = first.shape[0] * first.shape[1] if kept is None else int(kept.sum())
+        self.count += rows if added is None else added
 
 
 class RewardScale(nn.Module):
@@ -115,12 +116,13 @@ class RewardScale(nn.Module):
             returns[t] = carry
         self.carry.copy_(torch.from_numpy(carry))
         values = returns[~first]
-        n, (count, mean, squares) = len(values), self.moments.tolist()
+        seen = torch.from_numpy(values)
+        mean = seen.mean()
+        n, mean, squares = world().moments(len(seen), mean, ((seen - mean) ** 2).sum())
         if n:
-            delta = values.mean() - mean
-            squares += ((values - values.mean()) ** 2).sum() + delta**2 * count * n / (count + n)
-            mean += delta * n / (count + n)
-            self.moments.copy_(torch.tensor([count + n, mean, squares], dtype=torch.float64))
+            count, of_mean, of_squares = self.moments.unbind()
+            merged = merge_moments(int(count), of_mean, of_squares, n, mean, squares)
+            self.moments.copy_(torch.stack([torch.tensor(float(merged[0])).to(mean), *merged[1:]]))
 
     def forward(self, reward: Tensor) -> Tensor:
         """Scale rewards of any shape."""

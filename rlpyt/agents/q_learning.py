@@ -93,7 +93,11 @@ class QLearningAgent(nn.Module):
         self.device = torch.device("cpu")
         self._plain = normalizer is None  # what is read is given as it is: on the CPU, too
         self.__dict__ |= {"model": self.model, "target": self.target}  # without __getattr__: faster
-        self._schedule = Epsilon(options, num_envs)
+        self.share(num_envs, range(num_envs))
+
+    def share(self, num_envs: int, columns: range) -> None:
+        """Explore as these columns among the environments of all ranks, num_envs in all."""
+        self._schedule = Epsilon(self.options, num_envs, columns)
         self.set_exploration(0)
 
     def example_kept(self) -> Any:

@@ -70,7 +70,7 @@ class A2C:
         explained = explained_variance(sample.value, sample.target, sample.live)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
-        means = self.learner.step(self.loss, lr, chunks, states)
+        means = self.learner.step(self.loss, lr, chunks, states, rows=chunks.live.sum())
         observe(self.agent, window)
         names = ("loss/gradient_norm", *self.metrics)
         seen = dict(zip(names, means.unbind(), strict=True))
@@ -90,7 +90,7 @@ class A2C:
         now, _ = self.agent.assess(sample.inputs, state, sample.action)
         advantage = sample.advantage
         if options.normalize_advantage:
-            advantage = normalize(advantage, live)
+            advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
         policy = -advantage * now.log_prob
         error = value_loss(now.value, sample.target)
         total = policy + options.value_coef * error - options.entropy_coef * now.entropy

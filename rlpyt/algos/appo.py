@@ -89,7 +89,8 @@ class APPO:
                 sample = self.sample(rows, states)
             chunks = fold(sample, window.sample_length)
             for part, state in minibatches(chunks, begins, count, self.generator):
-                seen.append(self.learner.step(self.loss, lr, part, state))
+                live = part.live.sum()
+                seen.append(self.learner.step(self.loss, lr, part, state, rows=live))
             if options.target_kl and self._mean(seen[-count:])["loss/kl"] > options.target_kl:
                 break
         observe(self.agent, window)
@@ -132,7 +133,7 @@ class APPO:
         now, _ = self.agent.assess(sample.inputs, state, sample.action)
         advantage = sample.advantage
         if options.normalize_advantage:
-            advantage = normalize(advantage, live)
+            advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
         log_ratio = torch.where(live, now.log_prob - sample.log_prob, 0.0)
         ratio = log_ratio.exp()  # to the weights that acted, which may be far behind
         policy = -clipped_surrogate(ratio, advantage, self._clip)

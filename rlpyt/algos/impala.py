@@ -74,7 +74,7 @@ class IMPALA:
         options = self.options
         lr = scheduled(options.lr, options.lr_schedule, env_steps, self.total_env_steps)
         rows, states = self.reader.read(window)
-        means = self.learner.step(self.loss, lr, rows, states)
+        means = self.learner.step(self.loss, lr, rows, states, rows=rows.live.sum())
         observe(self.agent, window)
         names = ("loss/gradient_norm", *self.metrics)
         return {**dict(zip(names, means.unbind(), strict=True)), "loss/lr": torch.tensor(lr)}
@@ -97,7 +97,7 @@ class IMPALA:
             outcomes = rows.reward, rows.discount, rows.last
             target, advantage = vtrace(log_ratio, *outcomes, value, *clips)
             if options.normalize_advantage:
-                advantage = normalize(advantage, live)
+                advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
             rho = log_ratio.exp().clamp(max=options.rho_clip)
         policy = -rho * advantage * now.log_prob
         error = value_loss(now.value, target)

@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlpyt.algos.reduction import Reduction
 from rlpyt.models.flat import FlatParameters, Optimizer
 from rlpyt.models.memory import Memory
+from rlpyt.ranks import Ranks, world
 
+COMPARED_EVERY = 500  # updates: what several ranks train must be the same on all of them
 Loss = Callable[..., tuple[Tensor, Tensor]]
 
 
@@ -25,6 +28,8 @@ class Learner:
         compile: whether the loss and its gradient are compiled, as one function of tensors.
         within: what holds every network that the loss runs, where the module is not alone; the
             others get no gradient.
+        means: how many of the metrics are means over rows, from the first on; None: all. Where
+            several ranks train the module these are of all; the rest are of a rank's own.
     """
 
     def __init__(
@@ -34,21 +39,26 @@ class Learner:
         max_grad_norm: float,
         compile: bool = False,
         within: nn.Module | None = None,
+        means: int | None = None,
     ) -> None:
-        self.module = module
+        self.module, self.ranks, self._means = module, world(), means
         self.parameters = FlatParameters(module)
         self.optimizer = optimizer(self.parameters)
         self.max_grad_norm = max_grad_norm or float("inf")
         self.updates = 0
         whole, device = within or module, self.parameters.vector.device
         self._gradient = _compiled(self._traced, whole, device) if compile else self._eager
+        alone = self.ranks.size == 1
+        self._reduction = None if alone else Reduction(self.parameters, self.ranks, not compile)
 
-    def step(self, loss: Loss, lr: float, *inputs: Any) -> Tensor:
+    def step(self, loss: Loss, lr: float, *inputs: Any, rows: Tensor | None = None) -> Tensor:
         """One update of all parameters.
 
         Args:
             loss: of `inputs`; returns the loss, 0-d, and a vector of metrics.
             lr: learning rate.
+            rows: how many rows the loss is a mean over, 0-d; None: as many in every process that
+                trains the module.
 
         Returns:
             The gradient's norm before clipping, then the metrics.
@@ -56,11 +66,16 @@ class Learner:
         Raises:
             FloatingPointError: a gradient is NaN or infinite; parameters are left as they were.
         """
-        metrics = self._gradient(loss, *inputs)
+        if self._reduction is None:
+            metrics = self._gradient(loss, *inputs)
+        else:
+            metrics = self._reduced(self._reduction, loss, inputs, rows)
         if not isfinite(metrics[0].item()):
             raise self._not_finite(loss, inputs)
         self.optimizer.step(lr)
         self.updates += 1
+        if self._reduction is not None and self.updates % COMPARED_EVERY == 0:
+            assert_alike(self.parameters, self.ranks, self.updates)
         return metrics
 
     def _eager(self, loss: Loss, *inputs: Any) -> Tensor:
@@ -68,8 +83,7 @@ class Learner:
         self.parameters.zero_grad()
         value, metrics = loss(*inputs)
         value.backward()
-        norm = self.parameters.clip_(self.max_grad_norm)
-        return torch.cat([norm.view(1), metrics])
+        return self._clipped(metrics)
 
     def _traced(self, loss: Loss, *inputs: Any) -> Tensor:
         """The same in terms that a compiler follows: nothing accumulates in place.
@@ -80,8 +94,24 @@ class Learner:
         value, metrics = loss(*inputs)
         trained = self.parameters.parameters
         self.parameters.collect_(torch.autograd.grad(value, trained, allow_unused=True))
+        return self._clipped(metrics)
+
+    def _clipped(self, metrics: Tensor) -> Tensor:
+        """Clip the gradient where it is whole; of several ranks it is not yet."""
+        if self.ranks.size > 1:
+            return metrics
         norm = self.parameters.clip_(self.max_grad_norm)
         return torch.cat([norm.view(1), metrics])
+
+    def _reduced(
+        self, reduction: Reduction, loss: Loss, inputs: tuple[Any, ...], rows: Tensor | None
+    ) -> Tensor:
+        """Put the clipped gradient of all ranks into its vector; as `_eager`."""
+        reduction.begin(rows)
+        metrics = self._gradient(loss, *inputs)
+        means = reduction.finish(metrics[: self._means])
+        norm = self.parameters.clip_(self.max_grad_norm)  # after the sum: the same on all ranks
+        return torch.cat([norm.view(1), means, metrics[len(means) :]])
 
     def _not_finite(self, loss: Loss, inputs: tuple[Any, ...]) -> FloatingPointError:
         """What went wrong, found by a second pass: clipping by a NaN has spoilt every gradient."""
@@ -89,8 +119,10 @@ class Learner:
         value, _ = loss(*inputs)
         value.backward()
         gradient = self.parameters.gradient
-        name = self.parameters.first_non_finite(gradient)
+        named = enumerate(self.ranks.gather(self.parameters.first_non_finite(gradient)))
+        rank, name = next(((r, x) for r, x in named if x is not None), (0, None))
         what = f"the gradient of {name} is not finite"
+        what += f" on rank {rank}" if self.ranks.size > 1 else ""
         if name is None:
             name = self.parameters.name_at(int(gradient.abs().argmax()))
             what = f"the gradient's norm overflows, mostly in {name},"
@@ -105,6 +137,24 @@ class Learner:
     def load(self, state: dict[str, Any]) -> None:
         self.optimizer.load(state["optimizer"])
         self.updates = int(state["updates"])
+
+
+def assert_alike(parameters: FlatParameters, ranks: Ranks, updates: int) -> None:
+    """Raise unless the parameters are the same on every rank, to the bit."""
+    own = parameters.checksums().tolist()
+    short = sum(own) % (1 << 52)  # what a float64 holds exactly
+    most, least = ranks.greatest(short, -short)
+    if most == -least:
+        return
+    everywhere = ranks.gather(own)
+    differing = [
+        name for name, *sums in zip(parameters.names, *everywhere, strict=True) if len({*sums}) > 1
+    ]
+    raise RuntimeError(
+        f"after {updates} updates the ranks' parameters differ, first in {differing[0]}: a model "
+        "that changes its weights by itself, or draws by rank? What ranks train must be changed by "
+        "gradients alone; go back to an earlier checkpoint"
+    )
 
 
 def _compiled(

@@ -85,7 +85,8 @@ class PPO:
                 sample = self.reader.renew(sample, window)
                 chunks = fold(sample, window.sample_length)
             for part, state in minibatches(chunks, states, count, self.generator):
-                seen.append(self.learner.step(self.loss, lr, part, state))
+                rows = part.live.sum()
+                seen.append(self.learner.step(self.loss, lr, part, state, rows=rows))
             if options.target_kl and self._mean(seen[-count:])["loss/kl"] > options.target_kl:
                 break
         observe(self.agent, window)
@@ -109,7 +110,7 @@ class PPO:
         now, _ = self.agent.assess(sample.inputs, state, sample.action)
         advantage = sample.advantage
         if options.normalize_advantage:
-            advantage = normalize(advantage, live)
+            advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
         # Nothing holds a dead row's probability: its ratio may overflow, and 0 * inf is NaN.
         log_ratio = torch.where(live, now.log_prob - sample.log_prob, 0.0)
         ratio = log_ratio.exp()

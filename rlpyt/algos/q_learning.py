@@ -44,7 +44,7 @@ class QLearning(ReplayLearning):
         super().__init__(agent, options, replay, total_env_steps, generator)
         self.options: Any = options
         optimizer, norm = optimizer_of(options), options.max_grad_norm
-        self.learner = Learner(agent.model, optimizer, norm, compile, within=agent)
+        self.learner = Learner(agent.model, optimizer, norm, compile, agent, len(self.names) - 1)
         self.target = TargetNetwork(agent.target, self.learner)
 
     @abstractmethod
@@ -73,7 +73,7 @@ class QLearning(ReplayLearning):
         options = self.options
         lr = scheduled(options.lr, options.lr_schedule, env_steps, self.total_env_steps)
         draws = draw(self.agent, self.generator, *self.unrolled(items))
-        metrics = self.learner.step(self.loss_of, lr, items, draws)
+        metrics = self.learner.step(self.loss_of, lr, items, draws, rows=self.live_rows(items))
         if self.learner.updates % options.target_update_updates == 0:
             self.target.follow(options.target_tau)
         return metrics

@@ -63,12 +63,13 @@ class QValueLearning(ReplayLearning):
         self.options: Any = options
         self._optimizer = optimizer_of(options)
 
-        def learner(name: str, network: nn.Module) -> Learner:
+        def learner(name: str, network: nn.Module, means: int) -> Learner:
             named = nn.ModuleDict({name: network})  # so that errors say whose weights they are of
-            return Learner(named, self._optimizer, options.max_grad_norm, compile, within=agent)
+            norm = options.max_grad_norm
+            return Learner(named, self._optimizer, norm, compile, agent, means)
 
-        self.learner = learner("critics", agent.critics)
-        self.actor_learner = learner("actor", agent.actor)
+        self.learner = learner("critics", agent.critics, len(self.names) - 1)
+        self.actor_learner = learner("actor", agent.actor, len(self.actor_names) - 1)
         self.targets = [TargetNetwork(agent.target_critics, self.learner)]
         if agent.target_actor is not None:
             self.targets.append(TargetNetwork(agent.target_actor, self.actor_learner))
@@ -110,19 +111,26 @@ class QValueLearning(ReplayLearning):
         draws = to_device(self.draw(items), self.agent.device)
         rate = self.rate(options.lr, env_steps)
         given = items if self._reads_within else self.read(items)
-        metrics = self.learner.step(self._critic_loss, rate, given, draws)
+        rows = self.live_rows(items)
+        metrics = self.learner.step(self._critic_loss, rate, given, draws, rows=rows)
         if self.updates % options.policy_delay == 0:
-            self.learn_actor(given, draws, env_steps)
+            self.learn_actor(given, draws, env_steps, rows)
         if self.updates % options.target_update_updates == 0:
             for target in self.targets:
                 target.follow(options.target_tau)
         return metrics
 
-    def learn_actor(self, given: Any, draws: Draws, env_steps: int) -> Tensor:
-        """One update of the actor; returns the metrics of `actor_names`."""
+    def learn_actor(
+        self, given: Any, draws: Draws, env_steps: int, rows: Tensor | None = None
+    ) -> Tensor:
+        """One update of the actor; returns the metrics of `actor_names`.
+
+        Args:
+            rows: how many are live, where other ranks may have more or fewer.
+        """
         lr = self.options.lr if self.options.actor_lr is None else self.options.actor_lr
         rate = self.rate(lr, env_steps)
-        metrics = self.actor_learner.step(self._actor_loss, rate, given, draws)
+        metrics = self.actor_learner.step(self._actor_loss, rate, given, draws, rows=rows)
         self._actor_seen.append(metrics)
         return metrics
 

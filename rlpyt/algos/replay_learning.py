@@ -14,6 +14,7 @@ from rlpyt.algos.options import ReplayOptions
 from rlpyt.algos.outcomes import kept_rows
 from rlpyt.arrays import NamedArrayTuple, tree_map
 from rlpyt.means import Means
+from rlpyt.ranks import world
 from rlpyt.replays.replay import Replay
 from rlpyt.rows import Window
 from rlpyt.storage import as_tensors, to_device
@@ -74,7 +75,7 @@ class ReplayLearning(ABC):
     ) -> None:
         self.agent, self.replay, self.generator = agent, replay, generator
         self.total_env_steps = total_env_steps
-        self._pace = options
+        self._pace, self.ranks = options, world()
         self.credit = 0.0  # rows that may be trained now
         self.generated = self.trained = 0  # rows since learning started
         self._filled = False
@@ -126,19 +127,32 @@ class ReplayLearning(ABC):
         Args:
             window: T rows that were just answered.
             env_steps: taken before them.
+
+        Several ranks make as many, of the rows of all: each update is of a batch on every rank.
         """
         options = self._pace
         last = window.rows.last[:-1]
         live = last.size - int(np.count_nonzero(last))
-        counted = min(live, max(0, env_steps + live - options.learning_starts))
-        if not (self._filled or self._fill()):
+        waits = not (self._filled or self._fill())
+        if self.ranks.size > 1:
+            live, waits = map(int, self.ranks.totals(live, waits))
+        if waits:
             return 0
+        counted = min(live, max(0, env_steps + live - options.learning_starts))
         self.generated += counted
         self.credit += options.replay_ratio * counted
-        updates = int(self.credit // options.rows_per_update)
-        self.credit -= updates * options.rows_per_update
-        self.trained += updates * options.rows_per_update
+        rows = options.rows_per_update * self.ranks.size
+        updates = int(self.credit // rows)
+        self.credit -= updates * rows
+        self.trained += updates * rows
         return updates
+
+    def live_rows(self, items: Items) -> Tensor | None:
+        """How many of the trained rows of a draw are live, 0-d; None: this is the only process."""
+        if self.ranks.size == 1:
+            return None
+        trained = self._pace.trained
+        return (~items.last[trained.start : trained.stop]).sum()
 
     def beta(self, env_steps: int) -> float:
         """Exponent of the importance weights."""
@@ -159,7 +173,7 @@ class ReplayLearning(ABC):
     def metrics(self) -> dict[str, float]:
         """Counts of rows and updates, by tag."""
         return {
-            "replay/rows": float(self.replay.rows),
+            "replay/rows": float(self.replay.rows * self.ranks.size),
             "replay/ratio": self.trained / max(1, self.generated),
             "replay/updates": float(self.updates),
         }
@@ -182,6 +196,6 @@ class ReplayLearning(ABC):
     def _fill(self) -> bool:
         """Whether the replay holds as much as when learning starts: a resumed run's may be new."""
         ring = self.replay.ring
-        wanted = min(self._pace.learning_starts, ring.capacity * ring.num_envs)
+        wanted = min(self._pace.learning_starts // self.ranks.size, ring.capacity * ring.num_envs)
         self._filled = self.replay.ready and self.replay.rows >= wanted
         return self._filled

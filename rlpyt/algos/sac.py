@@ -78,9 +78,11 @@ class SAC(QValueLearning):
         loss = live_mean(alpha * log_prob - value, live)
         return loss, torch.stack((loss, -live_mean(log_prob, live), alpha)).detach()
 
-    def learn_actor(self, given: Any, draws: Draws, env_steps: int) -> Tensor:
+    def learn_actor(
+        self, given: Any, draws: Draws, env_steps: int, rows: Tensor | None = None
+    ) -> Tensor:
         """One update of the actor, then of the temperature by the entropy that the actor had."""
-        metrics = super().learn_actor(given, draws, env_steps)
+        metrics = super().learn_actor(given, draws, env_steps, rows)
         if self._learned:
             options, entropy = self.options, metrics[2]
             lr = options.lr if options.temperature_lr is None else options.temperature_lr

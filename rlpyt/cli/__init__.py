@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from rlpyt.errors import EnvironmentFault, UsageError, WorkerError
+from rlpyt.errors import EnvironmentFault, RankError, UsageError, WorkerError
 
 _FORMAT = warnings.formatwarning
 _COMMANDS = {
@@ -38,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
+    except RankError as error:  # whose own process has said it, where it could
+        _complain(f"rlpyt {command}: {error}")
+        return 1
     except UsageError as error:
         name = f"rlpyt {command}" if command in _COMMANDS else "rlpyt"
         _complain(f"{name}: {error}{_help_for(error, argv)}")

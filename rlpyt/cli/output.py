@@ -63,13 +63,15 @@ def report(
     outcome: Outcome, print_object: PrintObject, *, quiet: bool, profiler: Profiler | None
 ) -> int:
     """Say how training ended, and return the exit code of that."""
+    first = outcome.runner.ranks.first  # of several ranks one speaks
     summary = outcome.summary()
-    if profiler is not None:
+    if profiler is not None and first:
         print(profiler.report(summary["env_steps"]))
         summary["profile"] = profiler.shares()
-    elif quiet:
+    elif quiet and first:
         value = summary["eval_return"]
         evaluated = "" if value is None else f", eval_return {value:.2f}"
         print(f"{summary['status']}: {outcome.folder}{evaluated}")
-    print_object(summary)
+    if first:
+        print_object(summary)
     return (EXIT_CODES if outcome.saved else UNSAVED)[outcome.status]

@@ -4,7 +4,7 @@ Terms are per row and unreduced; `live_mean` reduces their sum once. Rows that e
 not `live`: their action never happened, so they take part in no mean.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -32,7 +32,12 @@ def live_means(terms: Sequence[Tensor], live: Tensor) -> Tensor:
     return stacked.flatten(1).sum(1) / live.sum().clamp(min=1)
 
 
-def normalize(x: Tensor, live: Tensor, epsilon: float = 1e-8) -> Tensor:
+def normalize(
+    x: Tensor,
+    live: Tensor,
+    epsilon: float = 1e-8,
+    total: Callable[[Tensor], Tensor] = lambda sums: sums,
+) -> Tensor:
     """Shifted and scaled to mean 0 and standard deviation 1 over the live rows.
 
     The standard deviation is the population's (divided by N, not N - 1): one row is no special
@@ -42,14 +47,17 @@ def normalize(x: Tensor, live: Tensor, epsilon: float = 1e-8) -> Tensor:
         x: [...].
         live: [...] bool.
         epsilon: added to the standard deviation.
+        total: of a vector of sums over these rows that over all, where other processes have more
+            of them (`Ranks.sum_`).
 
     Returns:
         [...]; 0 on rows that are not live.
     """
-    count = live.sum().clamp(min=1)
-    mean = torch.where(live, x, 0.0).sum() / count
+    count, summed = total(torch.stack((live.sum().to(x.dtype), torch.where(live, x, 0.0).sum())))
+    count = count.clamp(min=1)
+    mean = summed / count
     centred = torch.where(live, x - mean, 0.0)
-    deviation = (centred.square().sum() / count).sqrt()
+    deviation = (total(centred.square().sum()) / count).sqrt()
     rounding = 8 * torch.finfo(x.dtype).eps * mean.abs()
     # `<=` is false for NaN: a NaN among live rows stays visible.
     return torch.where(deviation <= rounding, 0.0, centred / (deviation + epsilon))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -92,17 +93,23 @@ class Episodes:
         """Return and length so far of each column's unfinished episode, both [B]."""
         return self._return.copy(), self._length.copy()
 
-    def line(self) -> dict[str, float]:
+    def line(self, gather: Callable[[Any], list[Any]] = lambda own: [own]) -> dict[str, float]:
         """The statistics of a line of the log; the next call covers the episodes after this one.
 
         `_mean`, `_min`, `_max`, `episodes` and `info_<name>`: the episodes since the line before.
         `_100`: the last 100 episodes. A statistic of no episode is absent.
+
+        Args:
+            gather: what each process gives that trains the same agent (`Ranks.gather`).
         """
         line, self._line = self._line, _Line()
-        tags = line.tags()
-        if self.recent:
-            tags["rollout/return_100"] = _mean([x.raw_return for x in self.recent])
-            tags["rollout/length_100"] = _mean([x.length for x in self.recent])
+        own = [(x.env_steps, x.raw_return, x.length) for x in self.recent]
+        everywhere = gather((line.sums, own))
+        tags = _Line.of([sums for sums, _ in everywhere]).tags()
+        recent = sorted(chain.from_iterable(newest for _, newest in everywhere))[-RECENT:]
+        if recent:
+            tags["rollout/return_100"] = _mean([raw_return for _, raw_return, _ in recent])
+            tags["rollout/length_100"] = _mean([length for *_, length in recent])
         return tags
 
     def state(self) -> dict[str, np.ndarray]:
@@ -173,6 +180,20 @@ class _Line:
 
     def __init__(self, sums: dict[str, list[float]] | None = None) -> None:
         self.sums = sums or {}
+
+    @classmethod
+    def of(cls, lines: Iterable[dict[str, list[float]]]) -> _Line:
+        """The line of several processes' episodes."""
+        whole = cls()
+        for name, (count, total, least, greatest) in chain.from_iterable(x.items() for x in lines):
+            sums = whole.sums.get(name, [0.0, 0.0, least, greatest])
+            whole.sums[name] = [
+                sums[0] + count,
+                sums[1] + total,
+                min(sums[2], least),
+                max(sums[3], greatest),
+            ]
+        return whole
 
     def add(self, episodes: Iterable[Episode]) -> None:
         for episode in episodes:

@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, final
 
 import numpy as np
 import torch
@@ -147,6 +147,35 @@ class Recorder:
         if name not in self._told:
             self._told.add(name)
             self._tell(f"{name}: {what}")
+
+
+@final
+class Silent(Recorder):
+    """Takes everything and keeps nothing: of a rank that does not write."""
+
+    def __init__(self) -> None:
+        pass
+
+    def record(self, tag: str, value: float | Tensor) -> None:
+        pass
+
+    def record_all(self, values: Mapping[str, float | Tensor]) -> None:
+        pass
+
+    def write(self, env_steps: int) -> dict[str, float]:
+        return {}
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def load(self, state: Mapping[str, np.ndarray]) -> None:
+        pass
 
 
 class Background:

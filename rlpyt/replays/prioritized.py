@@ -18,6 +18,7 @@ from typing import Any, final
 import numpy as np
 from torch import Tensor
 
+from rlpyt.ranks import world
 from rlpyt.replays.drawn import Drawn
 from rlpyt.replays.sum_tree import SumTree
 from rlpyt.ring import Ring
@@ -54,6 +55,7 @@ class Prioritized:
         self.ring, self.length, self.trained = ring, length, trained
         self.alpha, self.unique, self.entry = alpha, unique, entry
         self.largest = 1.0
+        self._ranks = world()
         self.live = 0  # items that can be drawn
         self._places = ring.num_slots // ring.state_interval  # of starts, in each column
         self._tree = SumTree(self._places * ring.num_envs)
@@ -87,7 +89,11 @@ class Prioritized:
             value[lost] = self._tree.leaves[leaf[lost]]
             starts[lost], columns[lost] = self._items_at(leaf[lost])
             lost = lost[~self.ring.gather(window, starts[lost], columns[lost], lost)]
-        weights = (value / value[value.argmin()]) ** -beta
+        least = value[value.argmin()]
+        if self._ranks.size > 1:  # whose shares of the mass count, each of its own rows
+            (lowest,) = self._ranks.greatest(-least / self._tree.total)
+            least = -lowest * self._tree.total
+        weights = (value / least) ** -beta
         return Drawn(starts, columns, weights.astype(np.float32))
 
     def update(self, drawn: Drawn, priority: np.ndarray | Tensor) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlpyt.envs.exits import no_exit
-from rlpyt.envs.make import is_atari, make
+from rlpyt.envs.make import Role, is_atari, make
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.noise import TRAINING_RESETS, ResetSeeds
@@ -74,21 +74,20 @@ def in_process(
     heart: Heart | None = None,
     resets: np.ndarray | None = None,
 ) -> InProcess:
-    """Single environments; those of evaluation have ranks of their own, after the training ones.
+    """Single environments, numbered as `seeds` says: evaluation's after all the training ones.
 
     Args:
         columns: numbers of these environments among those of the run.
         total: how many the run has.
         heart, resets: as `InProcess` takes them.
     """
-    training = seeds.role == TRAINING_RESETS
-    role, first = ("train", 0) if training else ("evaluation", options.num_envs)
+    role: Role = "train" if seeds.role == TRAINING_RESETS else "evaluation"
     envs = []
     try:
         for b in columns:
             if heart is not None:
                 heart.beat(b, MAKE)
-            envs.append(make(options, first + b, role=role))
+            envs.append(make(options, seeds.numbered + b, role=role))
     except Exception as error:
         made = columns[len(envs)]
         error.add_note(f"while environment {made} of {total} ({spec.id}, {role}) was made")

@@ -1,0 +1,174 @@
+"""Sums and words between ranks, and what each says where another one is no more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from together import addresses, ended, free_port, in_ranks
+
+from rlpyt.ranks import Ranks, world
+
+
+def exchanges() -> dict[str, Any]:
+    ranks = world()
+    mine = ranks.rank + 1.0
+    waits = [ranks.begin_sum_(x := torch.full((3,), mine)), ranks.begin_sum_(torch.ones(2))]
+    for wait in waits:
+        wait()
+    made = [ranks.from_first(lambda: (ranks.rank, i)) for i in range(3)]
+    return {
+        "sum": ranks.sum_(torch.tensor([mine, 1.0])).tolist(),
+        "begun": x.tolist(),
+        "totals": ranks.totals(mine, 0.5),
+        "greatest": ranks.greatest(mine, -mine),
+        "gather": ranks.gather({"rank": ranks.rank}),
+        "at first": ranks.gather_at_first(ranks.rank),
+        "made": made,
+    }
+
+
+def test_what_is_exchanged_is_the_same_everywhere() -> None:
+    first, second, third = in_ranks(3, exchanges)
+    assert first["sum"] == [6.0, 3.0] and first["begun"] == [6.0] * 3
+    assert first["totals"] == [6.0, 1.5] and first["greatest"] == [3.0, -1.0]
+    assert first["gather"] == [{"rank": 0}, {"rank": 1}, {"rank": 2}]
+    assert first["made"] == [(0, 0), (0, 1), (0, 2)]
+    assert (first.pop("at first"), second.pop("at first"), third.pop("at first")) == (
+        [0, 1, 2],
+        [],
+        [],
+    )
+    assert first == second == third
+
+
+def test_alone_everything_is_what_was_given() -> None:
+    alone = Ranks()
+    assert alone.totals(3.0, 4) == [3.0, 4] and alone.greatest(2) == [2]
+    assert alone.gather("x") == ["x"] and alone.from_first(lambda: 5) == 5
+    assert alone.moments(2, 1.0, 0.5) == (2, 1.0, 0.5)
+
+
+def moments_of(seed: int) -> Any:
+    rows = rows_of(seed, world().rank)
+    return world().moments(len(rows), rows.mean(0), ((rows - rows.mean(0)) ** 2).sum(0))
+
+
+def rows_of(seed: int, rank: int) -> torch.Tensor:
+    """As many rows as the rank is; of the first none."""
+    torch.manual_seed(seed + rank)
+    return torch.randn(5 * rank, 4, dtype=torch.float64) + 3
+
+
+def test_moments_are_those_of_all_rows() -> None:
+    found = in_ranks(3, moments_of, 7)
+    rows = torch.cat([rows_of(7, rank) for rank in range(3)]).numpy()
+    for count, mean, squares in found:
+        assert count == 15
+        np.testing.assert_allclose(mean, rows.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(squares, ((rows - rows.mean(0)) ** 2).sum(0), rtol=1e-12)
+
+
+def fail_at_second(where: str) -> None:
+    ranks = world()
+    ranks.totals(1.0)
+    if ranks.rank == 1:
+        match where:
+            case "raises":
+                raise ZeroDivisionError("in the second rank")
+            case "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "stopped":
+                os.kill(os.getpid(), signal.SIGSTOP)
+    while True:
+        ranks.sum_(torch.ones(1))
+
+
+def test_who_waits_is_told_what_another_one_failed_of() -> None:
+    """F30, B250: with the traceback, and long before a wait would be over."""
+    begun = time.monotonic()
+    first, second = ended(2, fail_at_second, "raises")
+    assert "RankError" in first.error and "rank 1" in first.error
+    assert "ZeroDivisionError: in the second rank" in first.error
+    assert "ZeroDivisionError" in second.error
+    assert time.monotonic() - begun < 45
+
+
+def test_who_waits_is_told_of_one_that_was_killed() -> None:
+    first, second = ended(2, fail_at_second, "killed")
+    assert "RankError: rank 1 is gone without a word" in first.error
+    assert second.code == -signal.SIGKILL
+
+
+def test_nobody_waits_for_a_rank_that_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    """F30: it is stopped, not ended: its connections stay open, and no sum fails."""
+    context_stopped = ended(3, stop_second, silent_seconds=4.0)
+    assert [x.code for x in context_stopped] == [1, -signal.SIGKILL, 1]
+    said = capfd.readouterr().err
+    assert "rank 0 ends: rank 1 has not answered for 4 s" in said
+
+
+def stop_second() -> None:
+    """Another process kills the stopped one in the end, so that the test can see its end."""
+    if world().rank == 1:
+        subprocess.Popen(["sh", "-c", f"sleep 20; kill -9 {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+    world().sum_(torch.ones(1))
+    time.sleep(60)
+
+
+def made_late() -> float:
+    begun = time.monotonic()
+    world().from_first(lambda: time.sleep(6))
+    return time.monotonic() - begun
+
+
+def test_what_the_first_makes_may_take_longer_than_a_silence() -> None:
+    """An evaluation, say: its heart beats meanwhile."""
+    assert min(in_ranks(2, made_late, silent_seconds=4.0)) > 5.9
+
+
+def fail_at_first() -> None:
+    def make() -> None:
+        raise OSError(28, "No space left on device")
+
+    world().from_first(make)
+
+
+def test_what_the_first_fails_to_make_ends_all() -> None:
+    first, second = ended(2, fail_at_first)
+    assert "No space left" in first.error
+    assert "RankError: rank 0" in second.error and "No space left" in second.error
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"RANK": None}, ["WORLD_SIZE=2 without RANK", "torchrun"]),
+        ({"WORLD_SIZE": "two"}, ["WORLD_SIZE=two", "whole number"]),
+    ],
+)
+def test_a_half_made_world_is_refused(changes: dict[str, str | None], words: list[str]) -> None:
+    given = {**addresses(2, free_port()), "RANK": "0", **changes}
+    env = {name: x for name, x in ({**os.environ, **given}).items() if x is not None}
+    command = [sys.executable, "-m", "rlpyt", "train", "ppo", "--env", "CartPole-v1"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_ranks_that_do_not_come_are_named() -> None:
+    code = "from rlpyt.ranks import Joined; Joined(silent_seconds=2.0)"
+    env = {**os.environ, **addresses(3, free_port()), "RANK": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert "UsageError" in done.stderr
+    assert "rank 1, rank 2 did not come in 2 s" in done.stderr

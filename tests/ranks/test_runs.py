@@ -1,0 +1,242 @@
+"""Whole runs of two ranks: the rows of all, one folder, one end; resumed as if never stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import RUNS, fingerprint, make
+from together import in_ranks
+
+from rlpyt import checkpoint, training
+from rlpyt.algos.options import ReplayOptions
+from rlpyt.errors import UsageError
+from rlpyt.ranks import world
+from rlpyt.run import Run
+from rlpyt.runner import Hooks, Runner
+
+KINDS = ("ppo", "normalized", "lstm", "impala", "dqn", "rainbow", "r2d1", "sac", "td3")
+
+
+def run_of(kind: str, runs: Path, ranks: int = 2, **loop: Any) -> Run:
+    """A run whose environments are divided among the ranks."""
+    run = make(kind, runs, name=kind, **loop)
+    env = dataclasses.replace(run.env, num_envs=run.env.num_envs // ranks)
+    algo = run.algo
+    if isinstance(algo, ReplayOptions):  # per rank
+        algo = dataclasses.replace(algo, replay_size=algo.replay_size // ranks)
+    return dataclasses.replace(run, env=env, algo=algo)
+
+
+def train(kinds: Sequence[str], runs: Path, windows: int | None = None) -> list[str]:
+    """Train each kind; asked to end by a signal of the second rank after so many windows."""
+    ends = []
+    for kind in kinds:
+        count = iter(range(1, 10**6))
+
+        def on_window(runner: Runner, count: Any = count) -> bool:
+            if next(count) == windows and not world().first:
+                runner.stop.name = "interrupted"
+            return False
+
+        run = run_of(kind, runs)
+        ends.append(training.train(run, hooks=Hooks(on_window=on_window), mode="quiet").status)
+    return ends
+
+
+def resume(kinds: Sequence[str], runs: Path) -> list[str]:
+    return [training.resume(runs / kind, mode="quiet").status for kind in kinds]
+
+
+def test_a_resumed_run_of_two_ranks_equals_one_that_never_stopped(tmp_path: Path) -> None:
+    """Also where only one of them had the signal: both end after the same window."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert in_ranks(2, train, KINDS, whole, seconds=200) == [["finished"] * len(KINDS)] * 2
+    assert in_ranks(2, train, KINDS, cut, 7, seconds=200) == [["interrupted"] * len(KINDS)] * 2
+    stopped = {kind: fingerprint(cut / kind) for kind in KINDS}
+    assert in_ranks(2, resume, KINDS, cut, seconds=200) == [["finished"] * len(KINDS)] * 2
+    for kind in KINDS:
+        assert fingerprint(cut / kind) == fingerprint(whole / kind) != stopped[kind], kind
+
+
+def agent_of(folder: Path) -> dict[str, torch.Tensor]:
+    state, _ = checkpoint.load(folder / "checkpoints")
+    return state["agent"]
+
+
+@pytest.mark.parametrize("kind", ["a2c", "impala"])
+def test_two_ranks_train_as_one_with_the_environments_of_both(kind: str, tmp_path: Path) -> None:
+    """Columns are numbered over all ranks: the same starts, the same noise, the same rows."""
+    in_ranks(2, train_short, kind, tmp_path / "two", 2)
+    train_short(kind, tmp_path / "one", 1)
+    two, one = agent_of(tmp_path / "two" / kind), agent_of(tmp_path / "one" / kind)
+    for name, x in one.items():
+        torch.testing.assert_close(two[name], x, rtol=1e-3, atol=2e-5, msg=name)
+    lines = [(tmp_path / x / kind / "progress.csv").read_text() for x in ("one", "two")]
+    assert columns(lines[0], "rollout/episodes") == columns(lines[1], "rollout/episodes")
+    assert columns(lines[0], "env_steps") == columns(lines[1], "env_steps")
+
+
+def train_short(kind: str, runs: Path, ranks: int) -> None:
+    training.train(run_of(kind, runs, ranks, env_steps=400, eval_interval=0), mode="quiet")
+
+
+def columns(text: str, name: str) -> list[str]:
+    header, *lines = (line.split(",") for line in text.splitlines())
+    return [line[header.index(name)] for line in lines]
+
+
+def test_each_rank_has_seeds_of_its_own_and_the_weights_of_all(tmp_path: Path) -> None:
+    """B203; the numbers of environments, those of evaluation among them, are unique (B070)."""
+    first, second = in_ranks(2, first_rows, tmp_path)
+    assert first["weights"] == second["weights"]
+    assert first["numbers"] == [0, 1] and second["numbers"] == [2, 3]
+    assert first["evaluation"] == 4
+    assert first["observation"] != second["observation"]
+    assert first["noise"] != second["noise"] and first["shuffle"] != second["shuffle"]
+    assert first["epsilon"] + second["epsilon"] == sorted(first["epsilon"] + second["epsilon"])
+    assert len(set(first["epsilon"] + second["epsilon"])) == 4
+
+
+def first_rows(runs: Path) -> dict[str, Any]:
+    from rlpyt import noise
+    from rlpyt.build import build
+
+    run = run_of("dqn", runs)
+    algo = dataclasses.replace(run.algo, epsilon_ladder="log", epsilon_steps=0, epsilon_start=0.5)
+    parts = build(dataclasses.replace(run, algo=algo))
+    parts.sampler.reset()
+    resolved = parts.resolved
+    agent: Any = parts.agent
+    agent.set_exploration(10**6)
+    found = {
+        "weights": float(sum(p.double().sum() for p in agent.model.parameters())),
+        "numbers": [resolved.resets(noise.TRAINING_RESETS, 2).numbered + b for b in range(2)],
+        "evaluation": resolved.resets(noise.EVALUATION_RESETS, 2).numbered,
+        "observation": parts.sampler.window.slots[-1].row.observation.tolist(),
+        "noise": parts.sampler.noise.rows(0, 1).tolist(),
+        "shuffle": parts.algorithm.generator.initial_seed(),
+        "epsilon": agent.epsilon.tolist(),
+    }
+    parts.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"loop": {"compile": "on"}}, ["compile=on with 2 ranks", "--compile off"]),
+        ({"sampler": {"asynchronous": True}}, ["asynchronous with 2 ranks"]),
+    ],
+)
+def test_what_ranks_cannot_do_together_is_refused(
+    changes: dict[str, dict[str, Any]], words: list[str], tmp_path: Path
+) -> None:
+    for text in in_ranks(2, refusal, changes, tmp_path):
+        assert all(word in text for word in words), text
+
+
+def refusal(changes: dict[str, dict[str, Any]], runs: Path) -> str:
+    kind = "dqn" if "sampler" in changes else "ppo"
+    run = run_of(kind, runs)
+    parts = {name: dataclasses.replace(getattr(run, name), **x) for name, x in changes.items()}
+    try:
+        training.train(dataclasses.replace(run, **parts), mode="quiet")
+    except UsageError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+class Torchrun:
+    """A command line of rlpyt on two ranks, and what it prints."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", "2", "-m", "rlpyt", *arguments]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def children(self) -> list[int]:
+        """Pids of the ranks."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+    def end(self, seconds: float = 90) -> tuple[int, str]:
+        """Its exit code and output."""
+        out, _ = self.process.communicate(timeout=seconds)
+        return self.process.returncode, out
+
+
+def arguments(runs: Path, steps: int = 20_000) -> list[str]:
+    given = {"--env": "CartPole-v1", "--env-steps": str(steps), "--runs": str(runs)}
+    given |= {"--name": "run", "--seed": "1", "--checkpoint-interval": "2000", "--num-envs": "4"}
+    given |= {"--eval-episodes": "4"}
+    return ["train", "ppo", *(x for pair in given.items() for x in pair)]
+
+
+def test_torchrun_trains_shows_and_writes_once(tmp_path: Path) -> None:
+    code, out = Torchrun(*arguments(tmp_path)).end()
+    assert code == 0, out
+    assert out.count("rlpyt · ppo · CartPole-v1") == 1
+    assert "on each of 2 ranks: 4 envs" in out and "together 8 envs" in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "finished" and record["env_steps"] >= 20_000
+    assert record["resolved"]["ranks"] == 2
+    command = [sys.executable, "-m", "rlpyt", "resume", str(tmp_path / "run"), "--env-steps", "1e6"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "is trained by 2 ranks" in done.stderr
+    assert "torchrun --nproc-per-node 2 -m rlpyt resume" in done.stderr
+
+
+def until_saved(run: Torchrun, runs: Path) -> None:
+    until = time.monotonic() + 60
+    while not checkpoint.steps(runs / "run" / "checkpoints"):
+        assert time.monotonic() < until and run.process.poll() is None, run.end()
+        time.sleep(0.05)
+
+
+def test_a_killed_rank_ends_all_and_what_was_saved_goes_on(tmp_path: Path) -> None:
+    """F30, B250."""
+    run = Torchrun(*arguments(tmp_path, 10_000_000))
+    until_saved(run, tmp_path)
+    ranks = run.children()
+    begun = time.monotonic()
+    os.kill(ranks[1], signal.SIGKILL)
+    code, out = run.end()
+    assert code == 1 and time.monotonic() - begun < 60
+    assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
+    assert "rank 1" in out
+    steps = checkpoint.steps(tmp_path / "run" / "checkpoints")
+    assert steps > 0
+    run = Torchrun("resume", str(tmp_path / "run"), "--env-steps", str(steps + 4000))
+    code, out = run.end()
+    assert code == 0 and "resumed at" in out, out
+
+
+def test_a_signal_to_torchrun_saves_and_ends(tmp_path: Path) -> None:
+    run = Torchrun(*arguments(tmp_path, 10_000_000))
+    until_saved(run, tmp_path)
+    run.process.send_signal(signal.SIGTERM)
+    _, out = run.end()
+    assert "terminated, saved" in out, out
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "terminated"
+    assert record["env_steps"] == checkpoint.steps(tmp_path / "run" / "checkpoints")
+
+
+def test_kinds_are_of_every_family() -> None:
+    assert {kind.split("-")[0] for kind in KINDS} <= set(RUNS)

@@ -1,0 +1,293 @@
+"""Two ranks with half of the rows each learn what one learns of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from small_parts import collected
+from small_parts import make as make_parts
+from small_q import OneWindow, items, learner_of_sequences
+from small_q import small_agent as small_q_agent
+from small_q_value import chance_window, learner
+from small_q_value import small_agent as small_actor
+from together import ended, in_ranks
+from torch import Tensor
+
+from rlpyt.agents.normalizers import ObservationNormalizer, RewardScale
+from rlpyt.algos.dqn import DQN
+from rlpyt.algos.learner import Learner, assert_alike
+from rlpyt.algos.options import (
+    D4PGOptions,
+    DDPGOptions,
+    DQNOptions,
+    R2D1Options,
+    SACOptions,
+    TD3Options,
+)
+from rlpyt.algos.reduction import BUCKET
+from rlpyt.arrays import tree_map
+from rlpyt.models.flat import Adam
+from rlpyt.ranks import world
+
+UPDATES, COLUMNS = 50, 8
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-9}
+SEQUENCES: dict[str, Any] = {"burn_in": 3, "train_rows": 6, "n_step": 2}
+Q_VALUE = {"ddpg": DDPGOptions, "td3": TD3Options, "sac": SACOptions, "d4pg": D4PGOptions}
+
+
+def own_columns() -> slice:
+    """Of this rank: together they are all; alone all of them."""
+    share = COLUMNS // world().size
+    return slice(world().rank * share, (world().rank + 1) * share)
+
+
+def policy_gradient(algo: str, dtype: torch.dtype, **options: Any) -> Tensor:
+    """Parameters after updates on one window, of which each rank has its columns."""
+    given = {"minibatch_size": 16 * COLUMNS, "update_epochs": 1} if algo in ("ppo", "appo") else {}
+    with alone():
+        parts = make_parts(algo, num_envs=COLUMNS, **given, **options)
+        window = collected(parts)
+    assert window.rows.last[:-1].any()  # so that ranks have unequally many rows
+    parts.agent.to(dtype)
+    read = parts.agent.read
+    parts.agent.read = lambda inputs: tree_map(lambda x: as_(dtype, x), read(inputs))
+    kind: Any = type(parts.algorithm)
+    part = window.part(own_columns())
+    algorithm = kind(
+        parts.agent, parts.algorithm.options, part.num_envs, 1000, torch.Generator().manual_seed(0)
+    )
+    for _ in range(UPDATES):
+        algorithm.update(part, 0)
+    return algorithm.learner.parameters.vector
+
+
+def dqn(dtype: torch.dtype, **options: Any) -> Tensor:
+    wanted = DQNOptions(n_step=2, gamma=0.9, **options)
+    from test_dqn import chance_window as transitions
+
+    part = transitions(wanted.n_step, COLUMNS).part(own_columns())
+    agent = small_q_agent(wanted).to(dtype)
+    algorithm: Any = DQN(agent, wanted, OneWindow(part), 1000, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    return learned(algorithm, part, dtype)
+
+
+def r2d1(dtype: torch.dtype) -> Tensor:
+    from test_r2d1 import sequences
+
+    options = R2D1Options(**SEQUENCES, batch_size=COLUMNS)
+    agent = small_q_agent(options, memory="lstm")
+    part = sequences(agent, options, columns=COLUMNS).part(own_columns())
+    algorithm, _ = learner_of_sequences(agent.to(dtype), options, part)
+    return learned(algorithm, part, dtype)
+
+
+def q_value(algo: str, dtype: torch.dtype, **model: Any) -> Tensor:
+    options = Q_VALUE[algo](**(SEQUENCES if model else {}))
+    agent = small_actor(options, **model)
+    whole = chance_window(agent, options, columns=COLUMNS)
+    columns = own_columns()
+    with alone():
+        made, _ = learner(options, whole, agent)
+        draws = [made.draw(items(whole)) for _ in range(UPDATES)]
+    algorithm, _ = learner(options, whole.part(columns), agent.to(dtype))
+    given = iter(draws)
+
+    def drawn(_: Any) -> Any:
+        # Of the whole batch, this rank's items; which critics make targets is no matter of items.
+        return tree_map(lambda x: as_(dtype, x[:, columns] if x.dim() > 1 else x), next(given))
+
+    algorithm.draw = drawn
+    return torch.cat([learned(algorithm, whole.part(columns), dtype), actor_of(algorithm)])
+
+
+def actor_of(algorithm: Any) -> Tensor:
+    return algorithm.actor_learner.parameters.vector
+
+
+def learned(algorithm: Any, part: Any, dtype: torch.dtype) -> Tensor:
+    given = tree_map(lambda x: as_(dtype, x), items(part))
+    for _ in range(UPDATES):
+        algorithm.learn(given, 500)
+    return algorithm.learner.parameters.vector
+
+
+def as_(dtype: torch.dtype, x: Tensor) -> Tensor:
+    return x.to(dtype) if x.is_floating_point() else x
+
+
+class alone:  # noqa: N801  # a context
+    """What is made here is made as by one process."""
+
+    def __enter__(self) -> None:
+        from rlpyt import ranks
+
+        self.world, ranks._world = ranks._world, ranks.Ranks()
+
+    def __exit__(self, *error: object) -> None:
+        from rlpyt import ranks
+
+        ranks._world = self.world
+
+
+CASES: dict[str, Callable[[torch.dtype], Tensor]] = {
+    "a2c": lambda dtype: policy_gradient("a2c", dtype),
+    "a2c, normalized": lambda dtype: policy_gradient("a2c", dtype, normalize_advantage=True),
+    "ppo": lambda dtype: policy_gradient("ppo", dtype),
+    "ppo, lstm": lambda dtype: policy_gradient("ppo", dtype, model={"memory": "lstm"}),
+    "impala": lambda dtype: policy_gradient("impala", dtype, normalize_advantage=True),
+    "appo": lambda dtype: policy_gradient("appo", dtype),
+    "dqn": dqn,
+    "c51": lambda dtype: dqn(dtype, values="categorical", num_atoms=11),
+    "r2d1": r2d1,
+    **{name: lambda dtype, name=name: q_value(name, dtype) for name in Q_VALUE},
+    "sac, lstm": lambda dtype: q_value("sac", dtype, memory="lstm"),
+}
+
+
+def all_cases(dtype: torch.dtype) -> dict[str, Tensor]:
+    torch.set_num_threads(1)
+    return {name: case(dtype).detach().clone() for name, case in CASES.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_halves_are_one_whole(dtype: torch.dtype) -> None:
+    """Issue 6 and B244: after 50 updates, however many live rows each rank has; B248."""
+    whole, (first, second) = all_cases(dtype), in_ranks(2, all_cases, dtype, seconds=200)
+    worst = {name: float((whole[name] - first[name]).abs().max()) for name in CASES}
+    assert max(worst.values()) <= TOLERANCE[dtype], worst
+    for name in CASES:
+        assert torch.equal(first[name], second[name]), name  # to the bit
+
+
+def learn_alone(dtype: torch.dtype) -> Tensor:
+    """The control: ranks that do not sum."""
+    with alone():
+        return r2d1(dtype).detach().clone()
+
+
+def test_control_half_of_the_rows_is_not_the_whole() -> None:
+    halves = in_ranks(2, half_a2c)
+    assert float((halves[0] - halves[1]).abs().max()) > 1e-3
+
+
+def half_a2c() -> Tensor:
+    columns = own_columns()
+    with alone():
+        parts = make_parts("a2c", num_envs=COLUMNS)
+        part = collected(parts).part(columns)
+        for _ in range(5):
+            parts.algorithm.update(part, 0)
+    return parts.algorithm.learner.parameters.vector.clone()
+
+
+class Wide(torch.nn.Module):
+    """Several buckets, one layer of which is only used on some ranks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        width = 1100
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(3))
+        self.unused = torch.nn.Linear(width, width)
+        self.sometimes = torch.nn.Linear(width, width)
+
+    def forward(self, x: Tensor, skips: bool) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x if skips else self.sometimes(x)
+
+
+def wide_gradient(overlapped: bool) -> tuple[int, Tensor]:
+    module = Wide()
+    assert sum(p.numel() for p in module.parameters()) > 3 * BUCKET
+    learner = Learner(module, Adam, 0.5)
+    if learner._reduction and not overlapped:
+        learner._reduction._parts = [slice(0, len(learner.parameters.gradient))]
+        learner._reduction._counts = [10**6]
+    torch.manual_seed(1)
+    rows = torch.randn(4, 1100)[own_rows()]
+
+    def loss(x: Tensor) -> tuple[Tensor, Tensor]:
+        value = module(x, world().rank == 1).square().mean()
+        return value, value.detach().view(1)
+
+    learner.step(loss, 1e-3, rows)
+    parts = len(learner._reduction._parts) if learner._reduction else 0
+    return parts, learner.parameters.gradient.clone()
+
+
+def own_rows() -> slice:
+    return slice(2 * world().rank, 2 * world().rank + 2)
+
+
+def test_parts_summed_during_the_backward_pass_are_the_sum() -> None:
+    """Whichever parameters a rank uses: the order of sums is one on all ranks."""
+    overlapped, at_end = in_ranks(2, wide_gradient, True), in_ranks(2, wide_gradient, False)
+    assert overlapped[0][0] > 2 and at_end[0][0] == 1
+    for (_, ours), (_, wanted) in zip(overlapped, at_end, strict=True):
+        assert torch.equal(ours, wanted)
+    assert torch.equal(overlapped[0][1], overlapped[1][1])
+
+
+def step_with(rank: int, value: float) -> str:
+    """A step of which one rank's gradient is the value."""
+    module = torch.nn.Linear(2, 1, bias=False)
+    learner = Learner(module, Adam, 0.5)
+    before = learner.parameters.vector.clone()
+    x = torch.full((1, 2), value if world().rank == rank else 1.0)
+    try:
+        learner.step(lambda x: (module(x).mean(), torch.zeros(1)), 1e-3, x)
+    except FloatingPointError as error:
+        assert torch.equal(before, learner.parameters.vector)
+        assert not learner.optimizer.state()["steps"]
+        return str(error)
+    return ""
+
+
+def test_a_gradient_that_is_not_finite_on_one_rank_changes_nothing_on_any() -> None:
+    """F11."""
+    said = in_ranks(2, step_with, 1, float("nan"))
+    assert all("gradient of weight is not finite on rank 1" in text for text in said), said
+    assert in_ranks(2, step_with, 1, 2.0) == ["", ""]  # the control
+
+
+def flip_a_bit() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
+    learner = Learner(module, Adam, 0.5)
+    assert_alike(learner.parameters, world(), 1)  # the control
+    if world().rank == 1:
+        with torch.no_grad():
+            module[1].weight.view(torch.int32)[1, 2] ^= 1
+    assert_alike(learner.parameters, world(), 500)
+
+
+def test_ranks_whose_parameters_differ_by_a_bit_are_stopped() -> None:
+    """F31."""
+    for end in ended(2, flip_a_bit):
+        assert "after 500 updates the ranks' parameters differ, first in 1.weight" in end.error
+
+
+def statistics() -> tuple[Tensor, Tensor]:
+    columns = own_columns()
+    normalizer = ObservationNormalizer(torch.zeros(3).numpy())
+    scale = RewardScale(columns.stop - columns.start, 0.9)
+    for t in range(4):
+        torch.manual_seed(t)
+        rows, reward = torch.randn(5, COLUMNS, 3) + t, torch.randn(5, COLUMNS)
+        first = torch.rand(5, COLUMNS) < 0.2
+        normalizer.update(rows[:, columns])
+        scale.update(reward[:, columns].numpy(), first[:, columns].numpy())
+    x = torch.linspace(-3, 3, 9).reshape(3, 3)
+    return normalizer(x), torch.cat([scale(x.flatten()), scale.moments.float()])
+
+
+def test_statistics_are_of_the_rows_of_all() -> None:
+    """B247."""
+    whole = statistics()
+    for ours in in_ranks(2, statistics):
+        for one, both in zip(whole, ours, strict=True):
+            torch.testing.assert_close(one, both, rtol=1e-6, atol=1e-6)
