@@ -36,6 +36,7 @@ T = TypeVar("T")
 BEAT_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 60.0
 """A rank whose heart has not beaten for so long is given up, and with it the run."""
+LEAVE_SECONDS: Final = 10.0
 LONGEST: Final = timedelta(days=7)
 """Of a sum: it is hearts that say when to stop waiting."""
 
@@ -104,7 +105,7 @@ class Joined(Ranks):
         address, port = os.environ["MASTER_ADDR"], _whole("MASTER_PORT", 1)
         # torchrun's agent holds the store, which so outlasts every rank; else the first rank does.
         held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        here = self.first and not held
+        self._hosts = self.first and not held
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
         def store(host: bool) -> Any:
@@ -113,7 +114,7 @@ class Joined(Ranks):
             return dist.PrefixStore(f"rlpyt/{attempt}", whole)
 
         try:
-            self._store = store(here)
+            self._store = store(self._hosts)
             # Says at once whose ranks are missing, where the group's own wait would name nobody.
             self._store.set(f"came/{self.rank}", _who(self.rank))
             _await_all(self._store, self.size, silent_seconds)
@@ -184,10 +185,15 @@ class Joined(Ranks):
             self._store.set(key, pickle.dumps(made))
             return made
         while True:
-            with suppress(self._dist.DistStoreError):
+            try:
                 self._store.wait([key], timedelta(seconds=BEAT_SECONDS))
                 return pickle.loads(self._store.get(key))
-            if self._store.check(["failure"]):
+            except self._dist.DistStoreError:  # it takes longer
+                with self._exchange():
+                    failed = self._store.check(["failure"])
+            except RuntimeError as error:
+                raise self._lost(error) from error
+            if failed:
                 raise self._lost()
 
     def moments(self, count: int, mean: Any, squares: Any) -> tuple[int, Any, Any]:
@@ -211,8 +217,8 @@ class Joined(Ranks):
                 self._store.set("failure", pickle.dumps((self.rank, _who(self.rank), text)))
 
     def leave(self) -> None:
-        """End what joining began; no rank waits for another."""
-        self._hearts.end()
+        """End what joining began."""
+        self._hearts.end(self._hosts)
         with suppress(Exception):
             self._dist.destroy_process_group()
 
@@ -334,11 +340,22 @@ class _Hearts(threading.Thread):
         now = time.monotonic()
         return [r for r, (beat, at) in self._seen.items() if beat != _LEFT and now - at > seconds]
 
-    def end(self) -> None:
-        """No beat follows, and none is expected."""
+    def end(self, hosts: bool) -> None:
+        """No beat follows, and none is expected.
+
+        Args:
+            hosts: the store ends with this process: the others are given a moment to read it.
+        """
         self._over.set()
+        self.join(BEAT_SECONDS)
         with suppress(Exception):
             self._store.set(f"beat/{self._rank}", _LEFT)
+            until = time.monotonic() + LEAVE_SECONDS
+            while hosts and time.monotonic() < until:
+                self._look()
+                if all(beat == _LEFT for beat, _ in self._seen.values()):
+                    break
+                time.sleep(0.05)
 
     def _look(self) -> None:
         for rank, (before, _) in self._seen.items():
