@@ -13,8 +13,10 @@ a slow environment of one rank may take as long as it likes.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import pickle
+import signal
 import socket
 import sys
 import threading
@@ -113,6 +115,8 @@ class Joined(Ranks):
             whole = dist.TCPStore(address, port, None, host, timeout=limit, wait_for_workers=False)
             return dist.PrefixStore(f"rlpyt/{attempt}", whole)
 
+        if held:
+            end_with_parent()
         try:
             self._store = store(self._hosts)
             # Says at once whose ranks are missing, where the group's own wait would name nobody.
@@ -380,6 +384,16 @@ def _end(rank: int, why: str) -> None:
     """End this process, whatever it waits for; its run is resumed from the newest checkpoint."""
     print(f"rlpyt: {_rank(rank)} ends: {why}", file=sys.stderr, flush=True)
     os._exit(1)
+
+
+def end_with_parent() -> None:
+    """Have the system end this process when torchrun ends, whatever of; Linux can."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            parent = os.getppid()
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+            if os.getppid() != parent:  # it ended before that was asked for
+                os._exit(1)
 
 
 def _await_all(store: Any, size: int, seconds: float) -> None:
