@@ -67,9 +67,7 @@ def compared(found: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
         "steps_per_second": {str(n): x for n, x in speeds.items()},
         "updates": {str(n): runs[0]["updates"] for n, runs in found.items()},
         "efficiency": {
-            str(n): round(statistics.median(x) / (n * one), 3)
-            for n, x in speeds.items()
-            if n > 1
+            str(n): round(statistics.median(x) / (n * one), 3) for n, x in speeds.items() if n > 1
         },
     }
 

@@ -38,6 +38,8 @@ T = TypeVar("T")
 BEAT_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 60.0
 """A rank whose heart has not beaten for so long is given up, and with it the run."""
+SILENCE: Final = "RLPYT_RANK_TIMEOUT"
+"""Names another number of seconds: a matter of the network, not of the run."""
 LEAVE_SECONDS: Final = 10.0
 LONGEST: Final = timedelta(days=7)
 """Of a sum: it is hearts that say when to stop waiting."""
@@ -274,7 +276,7 @@ def join() -> Ranks:
                     f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {name}: torchrun sets both; "
                     "start with torchrun, or unset WORLD_SIZE to train in one process"
                 )
-        _joined = Joined()
+        _joined = Joined(_silence())
         atexit.register(_leave)
     return _joined or _world
 
@@ -410,6 +412,14 @@ def _await_all(store: Any, size: int, seconds: float) -> None:
         if time.monotonic() > until:
             raise TimeoutError(f"{', '.join(map(_rank, missing))} did not come in {seconds:.0f} s")
         time.sleep(0.05)
+
+
+def _silence() -> float:
+    text = os.environ.get(SILENCE, str(SILENT_SECONDS))
+    with suppress(ValueError):
+        if (seconds := float(text)) >= 2 * BEAT_SECONDS:
+            return seconds
+    raise UsageError(f"{SILENCE}={text} must be seconds, at least {2 * BEAT_SECONDS:g}: of silence")
 
 
 def _who(rank: int) -> str:
