@@ -1,11 +1,12 @@
 """What several ranks on this machine are worth: environment steps per second of 1, 2, … together.
 
-Each rank has the environments and batches of the run of one. `efficiency` is the speed of N ranks over
-N times that of one, each rank with one thread: what is missing to 1 went into sums over ranks,
-into waits for the slower one, and into what processes on one machine take from each other.
+Each rank has the environments and batches of the run of one. `efficiency` is the speed of N ranks
+over N times that of one, each with one thread: what is missing to 1 went into sums over ranks, into
+waits for the slower one, and into what processes on one machine take from each other.
 Prints one JSON object a line.
 
-usage: ranks.py [ppo-cartpole] [ppo-halfcheetah] [sac-halfcheetah] [dqn-pong] [--ranks 2] [--rounds 2]
+usage: ranks.py [ppo-cartpole] [ppo-halfcheetah] [sac-halfcheetah] [dqn-pong]
+           [--ranks 2] [--rounds 2]
 """
 
 import argparse

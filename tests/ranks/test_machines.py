@@ -1,4 +1,4 @@
-"""Ranks on two machines, which are two network namespaces here: trained across, cut off, resumed."""
+"""Ranks on two machines, here two network namespaces: trained across, cut off, resumed."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812  # as everyone calls it
+import torch.nn.functional as F
 from small_parts import collected
 from small_parts import make as make_parts
 from small_q import OneWindow, fill_with_chance, items, learner_of_sequences, spec
@@ -153,7 +153,7 @@ def as_(dtype: torch.dtype, x: Tensor) -> Tensor:
     return x.to(dtype) if x.is_floating_point() else x
 
 
-class alone:  # noqa: N801  # a context
+class alone:  # noqa: N801
     """What is made here is made as by one process."""
 
     def __enter__(self) -> None:
