@@ -217,7 +217,8 @@ class Joined(Ranks):
         return merged
 
     def failed(self, error: BaseException) -> None:
-        text = "".join(traceback.format_exception(error))
+        told = isinstance(error, UsageError)  # who reads it can do without the place
+        text = str(error) if told else "".join(traceback.format_exception(error))
         with suppress(Exception):  # without a store the others are ended by their hearts
             if self._store.add("failures", 1) == 1:
                 self._store.set("failure", pickle.dumps((self.rank, _who(self.rank), text)))
