@@ -307,40 +307,48 @@ def merge_moments(
 
 
 @final
-class _Hearts(threading.Thread):
+class _Hearts:
     """Beats for this rank, and watches the others'.
 
+    One thread talks with the store, another judges: where a machine is cut off, talking may never
+    end.
+
     Args:
-        store: a connection of this thread's own.
+        store: a connection of its own.
         rank, size: of this process.
         limit: seconds without a beat after which this process ends.
     """
 
     def __init__(self, store: Any, rank: int, size: int, limit: float) -> None:
-        super().__init__(name="rank hearts", daemon=True)
         self._store, self._rank, self._limit = store, rank, limit
-        now = time.monotonic()
+        self._heard = now = time.monotonic()  # of the store
         self._seen = {r: (b"", now) for r in range(size) if r != rank}  # newest beat, and when
         self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=work, name=f"ranks: {work.__name__[1:]}", daemon=True)
+            for work in (self._beat, self._judge)
+        ]
 
-    def run(self) -> None:
-        beats, heard = 0, time.monotonic()
-        while not self._over.is_set():
-            try:
-                beats += 1
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def _beat(self) -> None:
+        beats = 0
+        while not self._over.wait(BEAT_SECONDS if beats else 0):
+            beats += 1
+            with suppress(Exception):  # of whichever store: none is a reason to end at once
                 self._store.set(f"beat/{self._rank}", str(beats))
                 self._look()
-                heard = time.monotonic()
-            except Exception as error:  # of whichever store: none is a reason to end at once
-                if self._over.is_set():
-                    return
-                if time.monotonic() - heard > self._limit:
-                    why = f"the ranks' store does not answer ({str(error).splitlines()[0]})"
-                    _end(self._rank, why)
+                self._heard = time.monotonic()
+
+    def _judge(self) -> None:
+        while not self._over.wait(BEAT_SECONDS / 2):
             for rank in self.silent(self._limit):
                 why = f"{_rank(rank)} has not answered for {self._limit:.0f} s (stopped? cut off?)"
                 _end(self._rank, why)
-            self._over.wait(BEAT_SECONDS)
+            if time.monotonic() - self._heard > self._limit + BEAT_SECONDS:
+                _end(self._rank, "the store that ranks share does not answer (cut off?)")
 
     def silent(self, seconds: float) -> list[int]:
         """Ranks that have not beaten for so long."""
@@ -354,7 +362,10 @@ class _Hearts(threading.Thread):
             hosts: the store ends with this process: the others are given a moment to read it.
         """
         self._over.set()
-        self.join(BEAT_SECONDS)
+        talking, _ = self._threads
+        talking.join(BEAT_SECONDS)
+        if talking.is_alive():
+            return
         with suppress(Exception):
             self._store.set(f"beat/{self._rank}", _LEFT)
             until = time.monotonic() + LEAVE_SECONDS
