@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import pickle
 import signal
 import socket
 import sys
@@ -32,6 +31,7 @@ import torch
 from torch import Tensor
 
 from rlpyt.errors import RankError, UsageError
+from rlpyt.processes.pickling import dumps, loads
 
 T = TypeVar("T")
 
@@ -188,12 +188,12 @@ class Joined(Ranks):
         key = f"made/{self._calls}"
         if self.first:
             made = make()  # what it raises ends this rank, and the others are told of it
-            self._store.set(key, pickle.dumps(made))
+            self._store.set(key, dumps(made))
             return made
         while True:
             try:
                 self._store.wait([key], timedelta(seconds=BEAT_SECONDS))
-                return pickle.loads(self._store.get(key))
+                return loads(self._store.get(key))
             except self._dist.DistStoreError:  # it takes longer
                 with self._exchange():
                     failed = self._store.check(["failure"])
@@ -221,7 +221,7 @@ class Joined(Ranks):
         text = str(error) if told else "".join(traceback.format_exception(error))
         with suppress(Exception):  # without a store the others are ended by their hearts
             if self._store.add("failures", 1) == 1:
-                self._store.set("failure", pickle.dumps((self.rank, _who(self.rank), text)))
+                self._store.set("failure", dumps((self.rank, _who(self.rank), text)))
 
     def leave(self) -> None:
         """End what joining began."""
@@ -243,7 +243,7 @@ class Joined(Ranks):
         with suppress(Exception):
             while time.monotonic() < until:
                 if self._store.check(["failure"]):
-                    rank, who, text = pickle.loads(self._store.get("failure"))
+                    rank, who, text = loads(self._store.get("failure"))
                     return RankError(who, "failed", text, own=rank == self.rank)
                 time.sleep(0.1)
         silent = self._hearts.silent(1.5 * BEAT_SECONDS)

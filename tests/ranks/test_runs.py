@@ -118,14 +118,16 @@ def first_rows(runs: Path) -> dict[str, Any]:
     parts.sampler.reset()
     resolved = parts.resolved
     agent: Any = parts.agent
+    sampler: Any = parts.sampler
+    algorithm: Any = parts.algorithm
     agent.set_exploration(10**6)
     found = {
         "weights": float(sum(p.double().sum() for p in agent.model.parameters())),
         "numbers": [resolved.resets(noise.TRAINING_RESETS, 2).numbered + b for b in range(2)],
         "evaluation": resolved.resets(noise.EVALUATION_RESETS, 2).numbered,
-        "observation": parts.sampler.window.slots[-1].row.observation.tolist(),
-        "noise": parts.sampler.noise.rows(0, 1).tolist(),
-        "shuffle": parts.algorithm.generator.initial_seed(),
+        "observation": sampler.window.slots[-1].row.observation.tolist(),
+        "noise": sampler.noise.rows(0, 1).tolist(),
+        "shuffle": algorithm.generator.initial_seed(),
         "epsilon": agent.epsilon.tolist(),
     }
     parts.close()

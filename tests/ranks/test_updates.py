@@ -298,12 +298,12 @@ def test_a_gradient_that_is_not_finite_on_one_rank_changes_nothing_on_any() -> N
 
 def flip_a_bit() -> None:
     torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
-    learner = Learner(module, Adam, 0.5)
+    last = torch.nn.Linear(3, 2)
+    learner = Learner(torch.nn.Sequential(torch.nn.Linear(3, 3), last), Adam, 0.5)
     assert_alike(learner.parameters, world(), 1)  # the control
     if world().rank == 1:
         with torch.no_grad():
-            module[1].weight.view(torch.int32)[1, 2] ^= 1
+            last.weight.view(torch.int32)[1, 2] ^= 1
     assert_alike(learner.parameters, world(), 501)
 
 
