@@ -205,6 +205,8 @@ def open_agent(
         images = _has_images(spec)
         resolved = world.from_first(lambda: resolve(run, seed, parameters, images))
     resolved = resolved.of_rank(world)
+    if world.size > 1 and resolved.device.startswith("cuda"):
+        torch.cuda.set_device(resolved.device)  # before anything of the GPU is touched
     apply(resolved)
     agent.to_device(torch.device(resolved.device))
     share_exploration(agent, resolved, run.env.num_envs)

@@ -97,7 +97,9 @@ class TrainedAgent:
                 hooks=hooks,
                 mode=mode,
             )
+        seed = outcome.runner.parts.resolved.seed  # of several ranks the first one's
         self.folder, self.run = outcome.folder, outcome.runner.run
+        self.run = dataclasses.replace(self.run, loop=dataclasses.replace(self.run.loop, seed=seed))
         self.env_steps = outcome.runner.episodes.env_steps
         self._policy, self._weights = None, outcome.runner.parts.agent.state_dict()
         return self

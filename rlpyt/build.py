@@ -123,6 +123,13 @@ def _check_ranks(run: Run, resolved: Resolved) -> None:
     """Refuse what several ranks cannot do together."""
     if resolved.ranks == 1:
         return
+    world().sum_(torch.zeros(1, device=resolved.device))  # a GPU's ranks meet at their first sum
+    for name, device in (("device", run.loop.device), ("acting_device", run.sampler.acting_device)):
+        if device.startswith("cuda:"):
+            raise UsageError(
+                f"{name}={device} with {resolved.ranks} ranks: each has the GPU of its number on "
+                f"its machine; choose {name}=cuda"
+            )
     if resolved.compile and not isinstance(run.algo, ReplayOptions):
         raise UsageError(
             f"compile=on with {resolved.ranks} ranks: the loss of {run.algo_name} normalizes "

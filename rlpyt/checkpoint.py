@@ -104,6 +104,11 @@ def latest(folder: Path | str) -> Path | None:
     return next(iter(_newest_first(Path(folder))), None)
 
 
+def names(folder: Path | str) -> list[str]:
+    """Those of the complete checkpoints, newest first."""
+    return [checkpoint.name for checkpoint in _newest_first(Path(folder))]
+
+
 def listings(folder: Path | str, rank: int = 0) -> list[Any]:
     """What the states of a folder's checkpoints hold under "replay": no arrays, so from meta.json.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from rlpyt import torchrun
+
 
 def allowed_cores() -> int:
     """Cores that this process may run on: its affinity, and its container's quota.
@@ -12,13 +14,7 @@ def allowed_cores() -> int:
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(cores, _cgroup_quota() or cores) // _ranks_here())
-
-
-def _ranks_here() -> int:
-    """How many processes torchrun has started on this machine."""
-    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, int(text)) if text.isdigit() else 1
+    return max(1, min(cores, _cgroup_quota() or cores) // torchrun.here())
 
 
 def _cgroup_quota() -> int | None:

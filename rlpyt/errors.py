@@ -58,19 +58,16 @@ class RankError(RuntimeError):
     """Another process that trains the same agent failed, or is gone.
 
     Args:
-        who: it is.
-        how: "failed".
-        traceback: as text, written by that process; "" where it could not.
-        own: whether it is of this process itself.
+        who: it is; or all that there is to say.
+        traceback: of what it failed of, as text, written by that process.
     """
 
-    def __init__(self, who: str, how: str, traceback: str = "", own: bool = False) -> None:
-        super().__init__(who, how, traceback, own)
-        self.who, self.how, self.traceback, self.own = who, how, traceback, own
+    def __init__(self, who: str, traceback: str = "") -> None:
+        super().__init__(who, traceback)
+        self.who, self.traceback = who, traceback
 
     def __str__(self) -> str:
-        message = f"{self.who} {self.how}"
-        return f"{message}\n\n{self.traceback}" if self.traceback else message
+        return f"{self.who} failed\n\n{self.traceback}" if self.traceback else self.who
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -33,7 +33,7 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         f"{what} · {where} · {folder.path}",
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
-    return [*lines, *_windows(run), *_learning(run)]
+    return [*lines, *_windows(run), *_learning(run, resolved.ranks)]
 
 
 def _together(run: Run, resolved: Resolved) -> str:
@@ -100,21 +100,22 @@ def _windows(run: Run) -> list[str]:
     return lines
 
 
-def _learning(run: Run) -> list[str]:
+def _learning(run: Run, ranks: int) -> list[str]:
     """Where a run learns nothing from its replay, or not from all that it collects for it."""
-    algo, steps, num_envs = run.algo, run.loop.env_steps, run.env.num_envs
+    algo, steps, num_envs = run.algo, run.loop.env_steps, run.env.num_envs * ranks
     if not isinstance(algo, ReplayOptions):
         return []
-    lines, rows, held = [], -(-steps // num_envs), algo.replay_size // num_envs * num_envs
+    size = algo.replay_size * ranks
+    lines, rows, held = [], -(-steps // num_envs), size // num_envs * num_envs
     if rows < algo.item_length:
         lines.append(
             f"nothing is learned: an item of the replay is {algo.item_length} rows of one "
             f"environment, and {steps:,} steps are {rows:,} for each of {num_envs} (and one for "
             "each episode's end); raise --env-steps, or lower --num-envs or the items' length"
         )
-    elif not algo.updates(num_envs, steps):
+    elif algo.updates(num_envs, steps) < ranks:
         begins = algo.learning_begins(num_envs)
-        first = begins + algo.rows_per_update / algo.replay_ratio
+        first = begins + ranks * algo.rows_per_update / algo.replay_ratio
         lines.append(
             f"nothing is learned: rows are counted from step {begins:,} on, by --replay-ratio "
             f"{algo.replay_ratio:g} the first update is due at {first:,.0f}, and the run ends at "

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rlpyt import torchrun
 from rlpyt.arrays import tree_leaves
 from rlpyt.errors import UsageError
 
@@ -73,10 +74,13 @@ def require_shared(needed: int, root: Path = Path("/")) -> None:
 def available_bytes(root: Path = Path("/")) -> int | None:
     """Memory that this process can still take; None where the system does not say.
 
-    What the system has, swap not counted, what each control group above this process leaves, and
-    the process's own limit (`ulimit -v`).
+    What the system has, swap not counted, what each control group above this process leaves, of
+    either a part where other ranks are on this machine; and its own limit (`ulimit -v`).
     """
-    limits = (_system(root), _address_space(root), *_control_groups(root))
+    shared = [
+        x // torchrun.here() for x in (_system(root), *_control_groups(root)) if x is not None
+    ]
+    limits = (_address_space(root), *shared)
     left = [x for x in limits if x is not None]
     return min(left, default=None)
 

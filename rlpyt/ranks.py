@@ -18,29 +18,25 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from math import isfinite
 from typing import Any, Final, TypeVar, final
 
 import torch
 from torch import Tensor
 
-from rlpyt.errors import RankError, UsageError
+from rlpyt import torchrun
+from rlpyt.errors import RankError, StopAsked, UsageError
 from rlpyt.processes.pickling import dumps, loads
+from rlpyt.rank_hearts import BEAT_SECONDS, Hearts
 
 T = TypeVar("T")
 
-BEAT_SECONDS: Final = 2.0
-SILENT_SECONDS: Final = 60.0
-"""A rank whose heart has not beaten for so long is given up, and with it the run."""
-SILENCE: Final = "RLPYT_RANK_TIMEOUT"
-"""Names another number of seconds: a matter of the network, not of the run."""
-LEAVE_SECONDS: Final = 10.0
+MEET_SECONDS: Final = 300.0
+"""In which all ranks come: each imports PyTorch first, from a cold network disk, say."""
 LONGEST: Final = timedelta(days=7)
 """Of a sum: it is hearts that say when to stop waiting."""
 
@@ -102,47 +98,40 @@ class Ranks:
 class Joined(Ranks):
     """One of several processes; see `join`, which makes it."""
 
-    def __init__(self, silent_seconds: float = SILENT_SECONDS) -> None:
+    def __init__(
+        self, silent_seconds: float = torchrun.SILENT_SECONDS, meet_seconds: float = MEET_SECONDS
+    ) -> None:
         import torch.distributed as dist
 
-        self.rank, self.size = _whole("RANK", 0), _whole("WORLD_SIZE", 1)
-        address, port = os.environ["MASTER_ADDR"], _whole("MASTER_PORT", 1)
+        self.rank, self.size = torchrun.whole("RANK", 0), torchrun.whole("WORLD_SIZE", 1)
+        address, port = os.environ["MASTER_ADDR"], torchrun.whole("MASTER_PORT", 1)
         # torchrun's agent holds the store, which so outlasts every rank; else the first rank does.
         held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         self._hosts = self.first and not held
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        self._dist, self._calls, self.broken = dist, 0, False
 
         def store(host: bool) -> Any:
             limit = timedelta(seconds=max(silent_seconds, 2 * BEAT_SECONDS))
             whole = dist.TCPStore(address, port, None, host, timeout=limit, wait_for_workers=False)
-            return dist.PrefixStore(f"rlpyt/{attempt}", whole)
+            return dist.PrefixStore("rlpyt", whole)
 
         if held:
-            end_with_parent()
+            _end_with_parent()
         try:
             self._store = store(self._hosts)
-            # Says at once whose ranks are missing, where the group's own wait would name nobody.
+            # Says whose ranks are missing, where the group's own wait would name nobody.
             self._store.set(f"came/{self.rank}", _who(self.rank))
-            _await_all(self._store, self.size, silent_seconds)
-            gpu = torch.cuda.is_available()
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if gpu else "gloo",
-                store=dist.PrefixStore("group", self._store),
-                rank=self.rank,
-                world_size=self.size,
-                timeout=LONGEST,
-            )
-            # Sums of numbers on the CPU have a group of their own: they never wait for gradients.
-            self._numbers: Any = dist.new_group(backend="gloo", timeout=LONGEST)
+            _await_all(self._store, self.size, meet_seconds)
+            self._hearts = Hearts(store(False), self.rank, self.size, silent_seconds, self._heard)
+            self._hearts.start()
+            self._numbers: Any = self._make_groups(meet_seconds)
         except (RuntimeError, TimeoutError) as error:  # of which the store's errors are kinds
             raise UsageError(
                 f"MASTER_ADDR={address} MASTER_PORT={port}: {self.size} ranks did not meet there "
-                f"({str(error).splitlines()[0]}); start all of them, with one torchrun on each "
-                "machine"
+                f"({_first_line(error)}); start all of them, with one torchrun on each machine. "
+                "Where a machine has several networks GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME "
+                "name the one to use"
             ) from error
-        self._dist, self._calls = dist, 0
-        self._hearts = _Hearts(store(False), self.rank, self.size, silent_seconds)
-        self._hearts.start()
 
     def sum_(self, tensor: Tensor) -> Tensor:
         with self._exchange():
@@ -194,17 +183,15 @@ class Joined(Ranks):
             try:
                 self._store.wait([key], timedelta(seconds=BEAT_SECONDS))
                 return loads(self._store.get(key))
-            except self._dist.DistStoreError:  # it takes longer
-                with self._exchange():
-                    failed = self._store.check(["failure"])
+            except self._dist.DistStoreError as error:  # it takes longer
+                if self._heard(self._store):
+                    raise self._lost(error) or error from error
             except RuntimeError as error:
-                raise self._lost(error) from error
-            if failed:
-                raise self._lost()
+                raise self._lost(error) or error from error
 
     def moments(self, count: int, mean: Any, squares: Any) -> tuple[int, Any, Any]:
-        own = torch.cat([torch.tensor([float(count)]).to(mean), mean.flatten(), squares.flatten()])
-        own = own.cpu()
+        mean, squares = (torch.as_tensor(x, dtype=torch.float64) for x in (mean, squares))
+        own = torch.cat([mean.new_tensor([float(count)]), mean.flatten(), squares.flatten()]).cpu()
         all_ranks = [torch.empty_like(own) for _ in range(self.size)]
         with self._exchange():
             self._dist.all_gather(all_ranks, own, group=self._numbers)
@@ -217,17 +204,38 @@ class Joined(Ranks):
         return merged
 
     def failed(self, error: BaseException) -> None:
-        told = isinstance(error, UsageError)  # who reads it can do without the place
+        self.broken = True
+        told = isinstance(error, UsageError | StopAsked)  # who reads it can do without the place
         text = str(error) if told else "".join(traceback.format_exception(error))
         with suppress(Exception):  # without a store the others are ended by their hearts
             if self._store.add("failures", 1) == 1:
-                self._store.set("failure", dumps((self.rank, _who(self.rank), text)))
+                stopped = isinstance(error, StopAsked)
+                self._store.set("failure", dumps((self.rank, _who(self.rank), text, stopped)))
 
     def leave(self) -> None:
         """End what joining began."""
+        if not self.broken:
+            with suppress(Exception):
+                self._dist.destroy_process_group()
         self._hearts.end(self._hosts)
-        with suppress(Exception):
-            self._dist.destroy_process_group()
+
+    def _make_groups(self, seconds: float) -> Any:
+        """The group of gradients, and another for numbers, which never wait for those."""
+        dist: Any = self._dist
+        set_limit = getattr(dist.distributed_c10d, "_set_pg_timeout", None)  # of no public API
+        limit = LONGEST if set_limit is None else timedelta(seconds=seconds)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+            store=dist.PrefixStore("group", self._store),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=limit,
+        )
+        numbers = dist.new_group(backend="gloo", timeout=limit)
+        if set_limit is not None:  # they have met
+            for group in (dist.group.WORLD, numbers):
+                set_limit(LONGEST, group)
+        return numbers
 
     @contextmanager
     def _exchange(self) -> Iterator[None]:
@@ -235,22 +243,34 @@ class Joined(Ranks):
         try:
             yield
         except RuntimeError as error:
-            raise self._lost(error) from error
+            if (lost := self._lost(error)) is None:
+                raise
+            raise lost from error
 
-    def _lost(self, error: BaseException | None = None) -> RankError:
-        """What has become of another rank: it may still be writing that down."""
+    def _heard(self, store: Any) -> str:
+        """What another rank has said of its failure."""
+        if self.broken or not store.check(["failure"]):
+            return ""
+        rank, who, text, _ = loads(store.get("failure"))
+        return "" if rank == self.rank else f"{who} failed\n\n{text}"
+
+    def _lost(self, error: BaseException) -> RuntimeError | None:
+        """What has become of another rank, which may still be writing that down; None: nothing."""
+        self.broken = True
         until = time.monotonic() + 3 * BEAT_SECONDS
         with suppress(Exception):
             while time.monotonic() < until:
                 if self._store.check(["failure"]):
-                    rank, who, text = loads(self._store.get("failure"))
-                    return RankError(who, "failed", text, own=rank == self.rank)
+                    _, who, text, stopped = loads(self._store.get("failure"))
+                    return StopAsked(f"{who}: {text}") if stopped else RankError(who, text)
                 time.sleep(0.1)
-        silent = self._hearts.silent(1.5 * BEAT_SECONDS)
-        who = ", ".join(map(_rank, silent)) or "another rank"
-        how = "is gone without a word (killed? out of memory?)"
-        cause = f": {str(error).splitlines()[0]}" if error else ""
-        return RankError(who, how + cause)
+        if gone := self._hearts.silent(1.5 * BEAT_SECONDS):
+            how = "is gone without a word (killed? out of memory?)"
+        elif gone := self._hearts.left():
+            how = "has left"
+        else:
+            return None
+        return RankError(f"{', '.join(map(_rank, gone))} {how}: {_first_line(error)}")
 
 
 def world() -> Ranks:
@@ -258,27 +278,21 @@ def world() -> Ranks:
     return _world
 
 
-def expected() -> int:
-    """How many ranks `torchrun` has started; 1 where it has not started this process."""
-    return _whole("WORLD_SIZE", 1) if "WORLD_SIZE" in os.environ else 1
-
-
 def join() -> Ranks:
     """Meet the other ranks, where there are any, once in the life of a process.
 
     Raises:
-        UsageError: what `torchrun` sets is incomplete, or some of them do not come.
+        UsageError: what `torchrun` sets is incomplete, or some of them do not come; or a rank of
+            this process has failed before.
     """
     global _joined
-    if _joined is None and expected() > 1:
-        for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
-            if name not in os.environ:
-                raise UsageError(
-                    f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {name}: torchrun sets both; "
-                    "start with torchrun, or unset WORLD_SIZE to train in one process"
-                )
-        _joined = Joined(_silence())
+    if _joined is None and torchrun.expected() > 1:
+        torchrun.check()
+        _joined = Joined(torchrun.silence())
+        torchrun.met = True
         atexit.register(_leave)
+    if _joined is not None and _joined.broken:
+        raise UsageError("these ranks have failed and cannot train together again; start anew")
     return _joined or _world
 
 
@@ -306,83 +320,6 @@ def merge_moments(
     return total, mean + delta * (n / total), squares
 
 
-@final
-class _Hearts:
-    """Beats for this rank, and watches the others'.
-
-    One thread talks with the store, another judges: where a machine is cut off, talking may never
-    end.
-
-    Args:
-        store: a connection of its own.
-        rank, size: of this process.
-        limit: seconds without a beat after which this process ends.
-    """
-
-    def __init__(self, store: Any, rank: int, size: int, limit: float) -> None:
-        self._store, self._rank, self._limit = store, rank, limit
-        self._heard = now = time.monotonic()  # of the store
-        self._seen = {r: (b"", now) for r in range(size) if r != rank}  # newest beat, and when
-        self._over = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, name=f"ranks: {work.__name__[1:]}", daemon=True)
-            for work in (self._beat, self._judge)
-        ]
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def _beat(self) -> None:
-        beats = 0
-        while not self._over.wait(BEAT_SECONDS if beats else 0):
-            beats += 1
-            with suppress(Exception):  # of whichever store: none is a reason to end at once
-                self._store.set(f"beat/{self._rank}", str(beats))
-                self._look()
-                self._heard = time.monotonic()
-
-    def _judge(self) -> None:
-        while not self._over.wait(BEAT_SECONDS / 2):
-            for rank in self.silent(self._limit):
-                why = f"{_rank(rank)} has not answered for {self._limit:.0f} s (stopped? cut off?)"
-                _end(self._rank, why)
-            if time.monotonic() - self._heard > self._limit + BEAT_SECONDS:
-                _end(self._rank, "the store that ranks share does not answer (cut off?)")
-
-    def silent(self, seconds: float) -> list[int]:
-        """Ranks that have not beaten for so long."""
-        now = time.monotonic()
-        return [r for r, (beat, at) in self._seen.items() if beat != _LEFT and now - at > seconds]
-
-    def end(self, hosts: bool) -> None:
-        """No beat follows, and none is expected.
-
-        Args:
-            hosts: the store ends with this process: the others are given a moment to read it.
-        """
-        self._over.set()
-        talking, _ = self._threads
-        talking.join(BEAT_SECONDS)
-        if talking.is_alive():
-            return
-        with suppress(Exception):
-            self._store.set(f"beat/{self._rank}", _LEFT)
-            until = time.monotonic() + LEAVE_SECONDS
-            while hosts and time.monotonic() < until:
-                self._look()
-                if all(beat == _LEFT for beat, _ in self._seen.values()):
-                    break
-                time.sleep(0.05)
-
-    def _look(self) -> None:
-        for rank, (before, _) in self._seen.items():
-            key = f"beat/{rank}"
-            if self._store.check([key]) and (beat := self._store.get(key)) != before:
-                self._seen[rank] = (beat, time.monotonic())
-
-
-_LEFT = b"left"
 _world = Ranks()
 _joined: Joined | None = None
 
@@ -394,13 +331,7 @@ def _leave() -> None:
         _joined = None
 
 
-def _end(rank: int, why: str) -> None:
-    """End this process, whatever it waits for; its run is resumed from the newest checkpoint."""
-    print(f"rlpyt: {_rank(rank)} ends: {why}", file=sys.stderr, flush=True)
-    os._exit(1)
-
-
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """Have the system end this process when torchrun ends, whatever of; Linux can."""
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):
@@ -426,14 +357,6 @@ def _await_all(store: Any, size: int, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def _silence() -> float:
-    text = os.environ.get(SILENCE, str(SILENT_SECONDS))
-    with suppress(ValueError):
-        if (seconds := float(text)) >= 2 * BEAT_SECONDS:
-            return seconds
-    raise UsageError(f"{SILENCE}={text} must be seconds, at least {2 * BEAT_SECONDS:g}: of silence")
-
-
 def _who(rank: int) -> str:
     return f"{_rank(rank)} ({socket.gethostname()}, pid {os.getpid()})"
 
@@ -442,9 +365,5 @@ def _rank(rank: int) -> str:
     return f"rank {rank}"
 
 
-def _whole(name: str, least: int) -> int:
-    text = os.environ[name]
-    with suppress(ValueError):
-        if (number := float(text)) == int(number) and isfinite(number) and number >= least:
-            return int(number)
-    raise UsageError(f"{name}={text} is no whole number of at least {least}; torchrun sets it")
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -82,6 +82,8 @@ class Plan:
         chosen = self.run.sampler.acting_device
         if self.resolved.sampler == "replicated":
             return "cpu"
+        if self.resolved.ranks > 1 and chosen.startswith("cuda"):
+            chosen = "auto"  # each rank has a GPU of its own
         return self.resolved.device if chosen == "auto" else chosen
 
     def agent(self, device: str) -> Agent:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from rlpyt import noise
+from rlpyt import noise, torchrun
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.cores import allowed_cores
 from rlpyt.errors import UsageError
@@ -54,7 +54,13 @@ class Resolved:
         """The choices as one of the ranks has them: each has a GPU of its own."""
         device = self.device
         if device.startswith("cuda") and world.size > 1:
-            device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+            own, there = torchrun.local_rank(), torch.cuda.device_count()
+            if own >= there:
+                raise UsageError(
+                    f"device=cuda with {torchrun.here()} ranks on this machine, which has {there} "
+                    f"GPUs: each rank has one of its own; start {there}, or choose --device cpu"
+                )
+            device = f"cuda:{own}"
         return replace(self, device=device, rank=world.rank, ranks=world.size)
 
     def columns(self, num_envs: int) -> range:
@@ -162,7 +168,8 @@ def _compilation(run: Run, images: bool, device: str) -> tuple[bool, str]:
         return False, "eager: what compiling gains was measured on CPUs only; --compile on compiles"
     if not isinstance(algo, ReplayOptions) or run.model.memory != "none":
         return False, "eager: compiling gains little here; --compile on compiles"
-    updates = algo.updates(run.env.num_envs, run.loop.env_steps)
+    num_envs = run.env.num_envs * torchrun.expected()
+    updates = algo.updates(num_envs, run.loop.env_steps) // torchrun.expected()
     if updates < (COMPILED_IMAGE_UPDATES if images else COMPILED_UPDATES):
         return False, f"eager: {updates:,} updates gain less than compiling them takes"
     if not _has_compiler():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlpyt import checkpoint, noise, ranks
+from rlpyt import checkpoint, noise, ranks, tree_format
 from rlpyt.build import Parts, load_weights
 from rlpyt.errors import StopAsked, WorkerError
 from rlpyt.evaluation import Evaluation, Stopped, game_over
@@ -73,6 +73,7 @@ class Runner:
         self.best_return = -float("inf")
         self._new_best = False
         self.evaluation: Evaluation | None = None
+        self.recent_return: float | None = None  # of all ranks' last episodes, at the last line
         self._evaluated_at = -1  # env steps
         self._owed = False  # an evaluation that a signal ended: it is made up for on resume
         self.seconds = 0.0  # of training in this process, without evaluation
@@ -102,6 +103,7 @@ class Runner:
         except StopAsked as error:
             if not self.stop.name:
                 raise
+            self.ranks.failed(error)
             self.saved = False
             self.console.message(f"{error}; what came after the newest checkpoint is lost")
             return self.stop.name
@@ -156,29 +158,35 @@ class Runner:
     def save(self) -> Path:
         """Write a checkpoint of everything that the rest of the run depends on."""
         self._settle()
-        state = self.state()
+        listing = None if self.segments is None else self.segments.save()
+        state = self.state(listing)
         path = self.ranks.from_first(lambda: self._write(state))
         self._new_best = False
-        if self.segments is not None:
-            self.segments.prune(checkpoint.listings(path.parent, self.ranks.rank))
+        if self.segments is not None:  # a network disk may not show yet what the first rank wrote
+            saved = [*checkpoint.listings(path.parent, self.ranks.rank), listing]
+            self.segments.prune(saved)
         return path
 
-    def state(self) -> dict[str, Any]:
+    def state(self, listing: dict[str, Any] | None = None) -> dict[str, Any]:
         """Everything that the rest of the run depends on; of several ranks, at the first.
 
         The others' lies in it, but for what all have in common.
+
+        Args:
+            listing: of the replay, as it was saved.
         """
         parts = self.parts
         own = {
             "algorithm": parts.algorithm.state(),
             **parts.sampler.snapshot(),
-            "replay": None if self.segments is None else self.segments.save(),
+            "replay": listing,
             "episodes": self.episodes.state(),
             "generators": generators(),
         }
         shared = own["algorithm"].keys() & COMMON
         lean = {name: x for name, x in own["algorithm"].items() if name not in shared}
-        others = self.ranks.gather_at_first({} if self.ranks.first else {**own, "algorithm": lean})
+        packed = None if self.ranks.first else tree_format.encode({**own, "algorithm": lean})
+        others = [tree_format.decode(*x) for x in self.ranks.gather_at_first(packed) if x]
         return {
             "agent": dict(parts.agent.state_dict()),
             **own,
@@ -186,7 +194,7 @@ class Runner:
             "best_return": self.best_return,
             "logged_at": self._logged_at,
             "evaluation_owed": self._owed,
-            **({"others": others[1:]} if self.ranks.size > 1 else {}),
+            **({"others": others} if self.ranks.size > 1 else {}),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -274,7 +282,9 @@ class Runner:
     def _log(self) -> dict[str, float]:
         """Write one line of the log, of what happened since the line before."""
         sampler, recorder, steps = self.parts.sampler, self.recorder, self.episodes.env_steps
-        recorder.record_all(self.episodes.line(self.ranks.gather))
+        line = self.episodes.line(self.ranks.gather)
+        self.recent_return = line.get("rollout/return_100")
+        recorder.record_all(line)
         spent = {**sampler.seconds, "learn": self._learning}
         shares = shares_of(spent, self.seconds - self._line_seconds, steps - self._line_steps)
         recorder.record_all(shares)
@@ -298,7 +308,7 @@ class Runner:
             return False
         self.parts.agent.set_exploration(steps)
         self.console.activity(f"evaluating ({self.run.loop.eval_episodes} episodes)")
-        evaluation = self.ranks.from_first(self._played)
+        evaluation, self._owed = self.ranks.from_first(self._played)
         if evaluation is None:
             self.console.activity()
             return False
@@ -314,14 +324,17 @@ class Runner:
             ended = bool(self.hooks.on_evaluation(evaluation)) or ended
         return ended
 
-    def _played(self) -> Evaluation | None:
-        """An evaluation that leaves training as it is; None where a signal or an error ended it."""
+    def _played(self) -> tuple[Evaluation | None, bool]:
+        """An evaluation that leaves training as it is; None where a signal or an error ended it.
+
+        Returns:
+            It, and whether it is to be made up for.
+        """
         evaluator, kept = self.parts.evaluator, generators()
-        self._owed = True
         try:
             evaluation = evaluator.evaluate(stop=lambda: bool(self.stop.name))
         except Stopped:
-            return None
+            return None, True
         except FloatingPointError:
             raise  # it is the weights that are not finite
         except Exception as error:
@@ -333,8 +346,7 @@ class Runner:
             evaluation = None
         finally:
             restore_generators(kept)
-        self._owed = False
-        return evaluation
+        return evaluation, False
 
 
 def of_rank(state: dict[str, Any], rank: int) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from rlpyt import checkpoint
 from rlpyt.acting import Home, observes_images
 from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
-from rlpyt.folder import RunFolder
+from rlpyt.folder import RunFolder, options, versions
 from rlpyt.header import going_on, header, saving
 from rlpyt.logging import csv
 from rlpyt.logging.console import Console
@@ -47,6 +48,9 @@ class Outcome:
         runner = self.runner
         run, evaluation = runner.run, runner.evaluation
         recent = [episode.raw_return for episode in runner.episodes.recent]
+        train_return = sum(recent) / len(recent) if recent else None
+        if runner.ranks.size > 1:
+            train_return = runner.recent_return
         return {
             "run_dir": str(self.folder),
             "algo": run.algo_name,
@@ -57,7 +61,7 @@ class Outcome:
             "updates": runner.parts.algorithm.learner.updates,
             "seconds": round(runner.seconds, 3),
             "steps_per_second": round(runner.steps_here / max(runner.seconds, 1e-9), 1),
-            "train_return": sum(recent) / len(recent) if recent else None,
+            "train_return": train_return,
             "eval_return": evaluation.mean if evaluation else None,
             "eval_episodes": len(evaluation.returns) if evaluation else 0,
         }
@@ -83,11 +87,13 @@ def train(
         stream: where progress is shown; standard output by default.
         guarded: end this process where an environment that it steps does not return in time.
     """
+    _check_alike(run)
     parts = build(run, model=model, home=_home(run, guarded))
     try:
         if run.loop.init_from:
             _start_from(parts, Path(run.loop.init_from))
         folder = world().from_first(lambda: _begun(run, parts))
+        _check_shared(folder)
         with _held(folder):
             segments = segments_of(run, parts, folder)
             return _go(run, parts, folder, None, hooks, mode, stream, segments)
@@ -129,7 +135,7 @@ def resume(
     run = folder.run()
     if env is not None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=env))
-    done = checkpoint.steps(folder.path / "checkpoints")
+    done = world().from_first(lambda: checkpoint.steps(folder.path / "checkpoints"))
     if env_steps is not None:
         if env_steps <= done:
             raise UsageError(
@@ -144,6 +150,7 @@ def resume(
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     resolved = Resolved(**record["resolved"])
+    _check_alike(run)
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
         images = observes_images(run.env, _home(run, guarded))
@@ -157,9 +164,9 @@ def resume(
             segments = segments_of(run, parts, folder)
             saved = None
             if done:
-                saved = checkpoint.load(
+                saved = _newest(
                     folder.path / "checkpoints",
-                    accept=lambda state: _load_replay(segments, state, drop_replay),
+                    lambda state: _load_replay(segments, state, drop_replay),
                 )
                 done = saved[1]["env_steps"]
             elif run.loop.init_from:
@@ -216,11 +223,12 @@ def _go(
     segments: Segments | None,
 ) -> Outcome:
     done = saved[1]["env_steps"] if saved else 0
-    parts.home.folder = folder.path
+    rank = world().rank  # of several each has a place for stacks
+    parts.home.folder = folder.path / f"rank-{rank}" if rank else folder.path
     with ExitStack() as stack:
         alone, first = world().size == 1, world().first
         stop = stack.enter_context(StopSignal(0.0 if alone else ECHO_SECONDS))
-        stack.enter_context(answering(folder.path / "stacks"))
+        stack.enter_context(answering(parts.home.folder / "stacks"))
         if parts.home.watchdog:
             stack.enter_context(parts.home.watchdog(folder.path))
         console = stack.enter_context(
@@ -273,8 +281,57 @@ def _home(run: Run, guarded: bool) -> Home:
 def _begun(run: Run, parts: Parts) -> RunFolder:
     """A folder for the run, which says what it is."""
     folder = RunFolder.create(run, parts.resolved.seed)
+    if world().size > 1:  # they may have been started elsewhere
+        folder = RunFolder(folder.path.absolute())
     folder.begin(run, parts.resolved.as_dict())
     return folder
+
+
+def _newest(folder: Path, accept: Callable[[Any], object]) -> tuple[Any, dict[str, Any]]:
+    """The newest checkpoint that is whole, with the replay of every rank."""
+    if world().size == 1:
+        return checkpoint.load(folder, accept=accept)
+    names = world().from_first(lambda: checkpoint.names(folder))
+    for name in names:
+        found, why = None, ""
+        try:
+            found = checkpoint.load(folder / name, accept=accept)
+        except UsageError as error:
+            why = str(error)
+        if not any(all_ranks := world().gather(why)):
+            assert found is not None
+            return found
+        if world().first:
+            warnings.warn(f"{max(all_ranks)}; trying the one before it", RuntimeWarning, 2)
+    raise UsageError(f"no checkpoint in {folder} is whole on all ranks; train anew")
+
+
+def _check_alike(run: Run) -> None:
+    """Refuse ranks that were started with options of their own, or are of other versions."""
+    if world().size == 1:
+        return
+    known = versions()
+    own = {f"{part}.{name}": x for part, of in options(run).items() for name, x in of.items()}
+    own |= {f"version of {name}": known.get(name) for name in ("rlpyt", "torch")}
+    del own["loop.seed"]  # the first one's is everyone's
+    for rank, other in enumerate(world().gather(own)):
+        for name, value in own.items():
+            if other.get(name) != value:
+                where = f"{value} on rank {world().rank}, {other.get(name)} on rank {rank}"
+                raise UsageError(
+                    f"{name.removeprefix('loop.')} is {where}; start all ranks with the same "
+                    "options and versions"
+                )
+
+
+def _check_shared(folder: RunFolder) -> None:
+    """Refuse a folder that some rank does not see."""
+    sees = world().gather((folder.path / "run.json").exists())
+    if not all(sees):
+        raise UsageError(
+            f"runs={folder.path.parent}: rank {sees.index(False)} does not see what the first one "
+            "wrote there; choose --runs on a disk that all machines share"
+        )
 
 
 @contextmanager

@@ -42,12 +42,15 @@ LAYERS = [
     ["places"],
     ["frames", "packed"],
     ["ranks"],
+    ["rank_hearts"],
     ["processes"],
     ["storage"],
     ["memory_budget"],
     ["arrays"],
     ["flags"],
-    ["cores", "descriptors", "errors", "faultpoints", "generators", "stopping", "suggest"],
+    ["cores"],
+    ["torchrun"],
+    ["descriptors", "errors", "faultpoints", "generators", "stopping", "suggest"],
 ]
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 # Specifications and options import nothing but numpy or tyro: every layer may read them.

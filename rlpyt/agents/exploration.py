@@ -17,16 +17,12 @@ class Epsilon:
 
     Args:
         options: epsilon_start, epsilon_end, epsilon_steps, learning_starts, the ladder.
-        num_envs: the environments of all processes together.
-        columns: those of them that it is asked for, B; None: all.
+        num_envs: B, the environments of all processes together.
     """
 
-    def __init__(
-        self, options: QLearningOptions, num_envs: int, columns: range | None = None
-    ) -> None:
+    def __init__(self, options: QLearningOptions, num_envs: int) -> None:
         self._options = options
-        ends = _ends(options, num_envs)
-        self.end = ends if columns is None else ends[columns.start : columns.stop]  # [B] float64
+        self.end = _ends(options, num_envs)  # [B] float64
 
     def __call__(self, env_steps: int) -> np.ndarray:
         """[B] float32, at so many environment steps over all environments."""

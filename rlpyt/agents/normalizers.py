@@ -117,13 +117,13 @@ class RewardScale(nn.Module):
             returns[t] = carry
         self.carry.copy_(torch.from_numpy(carry))
         values = returns[~first]
-        seen = torch.from_numpy(values)
-        mean = seen.mean()
-        n, mean, squares = world().moments(len(seen), mean, ((seen - mean) ** 2).sum())
+        mean = values.mean() if len(values) else 0.0
+        squares = ((values - mean) ** 2).sum()
+        n, mean, squares = world().moments(len(values), mean, squares)
         if n:
-            count, of_mean, of_squares = self.moments.unbind()
-            merged = merge_moments(int(count), of_mean, of_squares, n, mean, squares)
-            self.moments.copy_(torch.stack([torch.tensor(float(merged[0])).to(mean), *merged[1:]]))
+            count, *before = self.moments.tolist()
+            merged = merge_moments(int(count), *before, n, float(mean), float(squares))
+            self.moments.copy_(torch.tensor(merged, dtype=torch.float64))
 
     def forward(self, reward: Tensor) -> Tensor:
         """Scale rewards of any shape."""

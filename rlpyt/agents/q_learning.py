@@ -97,7 +97,7 @@ class QLearningAgent(nn.Module):
 
     def share(self, num_envs: int, columns: range) -> None:
         """Explore as these columns among the environments of all ranks, num_envs in all."""
-        self._schedule = Epsilon(self.options, num_envs, columns)
+        self._schedule, self._own = Epsilon(self.options, num_envs), columns
         self.set_exploration(0)
 
     def example_kept(self) -> Any:
@@ -116,7 +116,13 @@ class QLearningAgent(nn.Module):
 
     def set_exploration(self, env_steps: int) -> None:
         """Take up the epsilons of the window that begins at so many environment steps."""
-        self.epsilon = self._schedule(env_steps)
+        self._everywhere = self._schedule(env_steps)
+        self.epsilon = self._everywhere[self._own.start : self._own.stop]
+
+    @property
+    def mean_epsilon(self) -> float:
+        """Over the environments of all ranks."""
+        return float(self._everywhere.mean())
 
     def draws(self, noise: np.ndarray, columns: slice | None = None) -> list[Draw | None]:
         """What `act` takes at each row of a window, at the epsilons of now.
@@ -214,7 +220,7 @@ class EvaluatedAgent:
     def draws(self, noise: np.ndarray) -> list[Draw | None]:
         """What `act` takes at each row, of noise [T, B, 2 + normals]."""
         agent = self.agent
-        epsilon = float(agent.epsilon.mean()) if self.epsilon is None else self.epsilon
+        epsilon = agent.mean_epsilon if self.epsilon is None else self.epsilon
         return draws(noise, epsilon, self.normals, agent.device)
 
     def act(self, inputs: Inputs, state: Any, draw: Draw | None) -> tuple[Tensor, Any, Any]:

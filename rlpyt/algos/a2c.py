@@ -70,7 +70,7 @@ class A2C:
         explained = explained_variance(sample.value, sample.target, sample.live)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
-        means = self.learner.step(self.loss, lr, chunks, states, rows=chunks.live.sum())
+        means = self.learner.step(self.loss, lr, chunks, states, live=chunks.live)
         observe(self.agent, window)
         names = ("loss/gradient_norm", *self.metrics)
         seen = dict(zip(names, means.unbind(), strict=True))

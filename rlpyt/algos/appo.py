@@ -89,8 +89,7 @@ class APPO:
                 sample = self.sample(rows, states)
             chunks = fold(sample, window.sample_length)
             for part, state in minibatches(chunks, begins, count, self.generator):
-                live = part.live.sum()
-                seen.append(self.learner.step(self.loss, lr, part, state, rows=live))
+                seen.append(self.learner.step(self.loss, lr, part, state, live=part.live))
             if options.target_kl and self._mean(seen[-count:])["loss/kl"] > options.target_kl:
                 break
         observe(self.agent, window)

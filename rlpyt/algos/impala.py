@@ -74,7 +74,7 @@ class IMPALA:
         options = self.options
         lr = scheduled(options.lr, options.lr_schedule, env_steps, self.total_env_steps)
         rows, states = self.reader.read(window)
-        means = self.learner.step(self.loss, lr, rows, states, rows=rows.live.sum())
+        means = self.learner.step(self.loss, lr, rows, states, live=rows.live)
         observe(self.agent, window)
         names = ("loss/gradient_norm", *self.metrics)
         return {**dict(zip(names, means.unbind(), strict=True)), "loss/lr": torch.tensor(lr)}

@@ -51,14 +51,14 @@ class Learner:
         alone = self.ranks.size == 1
         self._reduction = None if alone else Reduction(self.parameters, self.ranks, not compile)
 
-    def step(self, loss: Loss, lr: float, *inputs: Any, rows: Tensor | None = None) -> Tensor:
+    def step(self, loss: Loss, lr: float, *inputs: Any, live: Tensor | None = None) -> Tensor:
         """One update of all parameters.
 
         Args:
             loss: of `inputs`; returns the loss, 0-d, and a vector of metrics.
             lr: learning rate.
-            rows: how many rows the loss is a mean over, 0-d; None: as many in every process that
-                trains the module.
+            live: the rows that the loss is a mean over, [...] bool: where several ranks train the
+                module, each counts by how many it has. None: as many on all of them.
 
         Returns:
             The gradient's norm before clipping, then the metrics.
@@ -69,6 +69,7 @@ class Learner:
         if self._reduction is None:
             metrics = self._gradient(loss, *inputs)
         else:
+            rows = None if live is None else live.sum()
             metrics = self._reduced(self._reduction, loss, inputs, rows)
         if not isfinite(metrics[0].item()):
             raise self._not_finite(loss, inputs)

@@ -85,8 +85,7 @@ class PPO:
                 sample = self.reader.renew(sample, window)
                 chunks = fold(sample, window.sample_length)
             for part, state in minibatches(chunks, states, count, self.generator):
-                rows = part.live.sum()
-                seen.append(self.learner.step(self.loss, lr, part, state, rows=rows))
+                seen.append(self.learner.step(self.loss, lr, part, state, live=part.live))
             if options.target_kl and self._mean(seen[-count:])["loss/kl"] > options.target_kl:
                 break
         observe(self.agent, window)

@@ -73,7 +73,7 @@ class QLearning(ReplayLearning):
         options = self.options
         lr = scheduled(options.lr, options.lr_schedule, env_steps, self.total_env_steps)
         draws = draw(self.agent, self.generator, *self.unrolled(items))
-        metrics = self.learner.step(self.loss_of, lr, items, draws, rows=self.live_rows(items))
+        metrics = self.learner.step(self.loss_of, lr, items, draws, live=self.live_rows(items))
         if self.learner.updates % options.target_update_updates == 0:
             self.target.follow(options.target_tau)
         return metrics
@@ -87,7 +87,7 @@ class QLearning(ReplayLearning):
         """Dimensions of the rows that quantile fractions are drawn for."""
 
     def metrics(self) -> dict[str, float]:
-        return super().metrics() | {"explore/epsilon": float(self.agent.epsilon.mean())}
+        return super().metrics() | {"explore/epsilon": self.agent.mean_epsilon}
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"learner": self.learner.state()}

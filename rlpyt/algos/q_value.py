@@ -111,26 +111,26 @@ class QValueLearning(ReplayLearning):
         draws = to_device(self.draw(items), self.agent.device)
         rate = self.rate(options.lr, env_steps)
         given = items if self._reads_within else self.read(items)
-        rows = self.live_rows(items)
-        metrics = self.learner.step(self._critic_loss, rate, given, draws, rows=rows)
+        live = self.live_rows(items)
+        metrics = self.learner.step(self._critic_loss, rate, given, draws, live=live)
         if self.updates % options.policy_delay == 0:
-            self.learn_actor(given, draws, env_steps, rows)
+            self.learn_actor(given, draws, env_steps, live)
         if self.updates % options.target_update_updates == 0:
             for target in self.targets:
                 target.follow(options.target_tau)
         return metrics
 
     def learn_actor(
-        self, given: Any, draws: Draws, env_steps: int, rows: Tensor | None = None
+        self, given: Any, draws: Draws, env_steps: int, live: Tensor | None = None
     ) -> Tensor:
         """One update of the actor; returns the metrics of `actor_names`.
 
         Args:
-            rows: how many are live, where other ranks may have more or fewer.
+            live: which rows are, as `live_rows`.
         """
         lr = self.options.lr if self.options.actor_lr is None else self.options.actor_lr
         rate = self.rate(lr, env_steps)
-        metrics = self.actor_learner.step(self._actor_loss, rate, given, draws, rows=rows)
+        metrics = self.actor_learner.step(self._actor_loss, rate, given, draws, live=live)
         self._actor_seen.append(metrics)
         return metrics
 

@@ -148,11 +148,11 @@ class ReplayLearning(ABC):
         return updates
 
     def live_rows(self, items: Items) -> Tensor | None:
-        """How many of the trained rows of a draw are live, 0-d; None: this is the only process."""
+        """Which of the trained rows of a draw are; None: they are counted for no other process."""
         if self.ranks.size == 1:
             return None
         trained = self._pace.trained
-        return (~items.last[trained.start : trained.stop]).sum()
+        return ~items.last[trained.start : trained.stop]
 
     def beta(self, env_steps: int) -> float:
         """Exponent of the importance weights."""

@@ -79,10 +79,10 @@ class SAC(QValueLearning):
         return loss, torch.stack((loss, -live_mean(log_prob, live), alpha)).detach()
 
     def learn_actor(
-        self, given: Any, draws: Draws, env_steps: int, rows: Tensor | None = None
+        self, given: Any, draws: Draws, env_steps: int, live: Tensor | None = None
     ) -> Tensor:
         """One update of the actor, then of the temperature by the entropy that the actor had."""
-        metrics = super().learn_actor(given, draws, env_steps, rows)
+        metrics = super().learn_actor(given, draws, env_steps, live)
         if self._learned:
             options, entropy = self.options, metrics[2]
             lr = options.lr if options.temperature_lr is None else options.temperature_lr

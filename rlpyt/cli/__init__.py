@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from rlpyt import torchrun
 from rlpyt.errors import EnvironmentFault, RankError, UsageError, WorkerError
 
 _FORMAT = warnings.formatwarning
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except UsageError as error:
         name = f"rlpyt {command}" if command in _COMMANDS else "rlpyt"
-        _complain(f"{name}: {error}{_help_for(error, argv)}")
+        if torchrun.speaks() or torchrun.met:
+            _complain(f"{name}: {error}{_help_for(error, argv)}")
         return 2
     except EnvironmentFault as error:
         if error.__cause__ not in (None, error):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from rlpyt import torchrun
 from rlpyt.cli.output import one_object, profiled, report
 from rlpyt.cli.parsing import parse_or_help
 from rlpyt.errors import UsageError
@@ -100,6 +101,7 @@ def _check(record: dict[str, Any], options: ResumeOptions) -> None:
         options.env_steps is not None
         and not options.reschedule
         and record["options"]["algo"]["lr_schedule"] == "linear"
+        and torchrun.speaks()
     ):
         print(
             f"note: the linear schedules end at {record.get('schedule_steps') or length:,} env "

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from rlpyt import torchrun
 from rlpyt.errors import UsageError
 from rlpyt.launch.slots import THREADS, Slot
 
@@ -56,7 +57,7 @@ class Children:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=cwd,
-                env={**os.environ, **dict.fromkeys(THREADS, str(threads))},
+                env={**torchrun.without(os.environ), **dict.fromkeys(THREADS, str(threads))},
                 process_group=0,  # Ctrl-C in the terminal reaches the queue alone
             )
         except OSError as error:

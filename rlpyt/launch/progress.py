@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -108,9 +109,18 @@ def is_finished(folder: Path) -> bool:
     return status(folder) == "finished"
 
 
-def was_stopped(folder: Path) -> bool:
-    """Whether a signal ended its run, saved."""
-    return status(folder) in ("interrupted", "terminated")
+def was_stopped(folder: Path, seconds: float) -> bool:
+    """Whether a signal ended its run of several ranks, saved, in the last so many seconds.
+
+    Of these torchrun's exit code, 1, says nothing.
+    """
+    try:
+        record, since = RunFolder(folder).read(), time.time() - seconds
+        told = record["status"] in ("interrupted", "terminated")
+        several = record["resolved"].get("ranks", 1) > 1
+        return told and several and (folder / "run.json").stat().st_mtime >= since
+    except (UsageError, OSError):
+        return False
 
 
 def status(folder: Path) -> str:

@@ -254,7 +254,7 @@ class Queue:
     def _ended(self, name: str, attempt: Attempt, code: int | None) -> None:
         record = self.records[name]
         self.busy_seconds += attempt.seconds
-        state = self._judge(name, code, attempt.pruned)
+        state = self._judge(name, code, attempt)
         stranger = state == "cut" and code is not None and not self._stop
         tail = attempt.output.tail(code) if state == "failed" else []
         self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
@@ -270,14 +270,14 @@ class Queue:
         record = self.records[name]
         self._source.ended(record.job, record.state, self._log(name).read())
 
-    def _judge(self, name: str, code: int | None, pruned: bool) -> State:
+    def _judge(self, name: str, code: int | None, attempt: Attempt) -> State:
         """What an exit code means, and what the run's folder says."""
         if code == 0 and is_finished(self.folder / name):
             return "finished"
-        if pruned:
+        if attempt.pruned:
             return "pruned"
         stopped = code is None or code in STOPPED or (bool(self._stop) and code == -signal.SIGKILL)
-        stopped |= code == 1 and was_stopped(self.folder / name)  # of several ranks: torchrun's 1
+        stopped |= code == 1 and was_stopped(self.folder / name, attempt.seconds)
         return "cut" if stopped else "failed"
 
     def _note(

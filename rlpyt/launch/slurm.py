@@ -70,7 +70,7 @@ class ClusterRun:
         (folder / LOGS).mkdir(exist_ok=True)
         output = Output(folder / LOGS / f"{name}.log")
         code = self._run(argv, output.path) if argv else 0
-        if code == 1 and was_stopped(run_folder):  # of several ranks torchrun says 1
+        if code == 1 and was_stopped(run_folder, time.monotonic() - begun):
             code = 75
         if code == 75:  # it was told to stop, and saved
             signal.raise_signal(environment._usr_sig())
@@ -198,7 +198,10 @@ def _executor(folder: Path, options: QueueOptions, settings: Mapping[str, str]) 
         )
     python = options.python
     executor = submitit.SlurmExecutor(folder / FILES / "%j", REQUEUES, python=python)
-    chosen: dict[str, Any] = {"job_name": "rlpyt", "cpus_per_task": options.cpus_per_run or 1}
+    chosen: dict[str, Any] = {
+        "job_name": "rlpyt",
+        "cpus_per_task": options.cpus_per_run or options.ranks,
+    }
     if options.gpus_per_run:
         chosen["gpus_per_node"] = options.gpus_per_run
     if options.slots:

@@ -217,8 +217,11 @@ def _run(asked: dict[str, Any], answers: int, preload: bool) -> int:
     os.environ.update(asked["environment"])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, asked["cpus"])
-    if not preload or asked["ranks"] > 1:
-        os.execv(sys.executable, [sys.executable, *module(asked["ranks"]), *asked["argv"]])
+    if (ranks := asked["ranks"]) > 1:  # each has its part of the slot's cores
+        names = [name for name in asked["environment"] if name.endswith("_NUM_THREADS")]
+        os.environ.update(dict.fromkeys(names, str(max(1, len(asked["cpus"]) // ranks))))
+    if not preload or ranks > 1:
+        os.execv(sys.executable, [sys.executable, *module(ranks), *asked["argv"]])
     from rlpyt import __main__
 
     sys.argv = [os.path.join(os.path.dirname(sys.executable), "rlpyt"), *asked["argv"]]

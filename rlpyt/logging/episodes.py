@@ -108,7 +108,8 @@ class Episodes:
         own = [(x.env_steps, x.raw_return, x.length) for x in self.recent]
         everywhere = gather((line.sums, own))
         tags = _Line.of([sums for sums, _ in everywhere]).tags()
-        recent = sorted(chain.from_iterable(newest for _, newest in everywhere))[-RECENT:]
+        every = chain.from_iterable(newest for _, newest in everywhere)
+        recent = sorted(every, key=lambda x: x[0])[-RECENT:]  # by when they ended, by nothing else
         if recent:
             tags["rollout/return_100"] = _mean([raw_return for _, raw_return, _ in recent])
             tags["rollout/length_100"] = _mean([length for *_, length in recent])

@@ -236,3 +236,13 @@ def calls_of(function: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+def test_the_last_episodes_are_those_that_ended_last_whatever_they_returned() -> None:
+    """Of several processes, many of whose episodes end at the same step."""
+    episodes = Episodes(1)
+    episodes.recent.extend(Episode(0, 10, float(i), 5) for i in range(100))
+    mine = [(10, float(i), 5) for i in range(100)]
+    others = [(9, 1000.0, 5), *((11, -1.0, 5) for _ in range(50))]
+    found = episodes.line(lambda own: [own, ({}, others)])["rollout/return_100"]
+    assert found == pytest.approx((sum(x for _, x, _ in mine[50:]) - 50) / 100)

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 from small_runs import fingerprint, make
@@ -108,23 +110,31 @@ def test_each_rank_has_seeds_of_its_own_and_the_weights_of_all(tmp_path: Path) -
     assert len(set(first["epsilon"] + second["epsilon"])) == 4
 
 
+NUMBERS: list[int] = []
+
+
+def numbered(rank: int = -1) -> Any:
+    """Writes down which environment of the job it is."""
+    NUMBERS.append(rank)
+    return gymnasium.make("CartPole-v1")
+
+
 def first_rows(runs: Path) -> dict[str, Any]:
-    from rlpyt import noise
     from rlpyt.build import build
 
-    run = run_of("dqn", runs)
+    run = run_of("dqn", runs, eval_episodes=1)
+    run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=numbered))
     algo = dataclasses.replace(run.algo, epsilon_ladder="log", epsilon_steps=0, epsilon_start=0.5)
     parts = build(dataclasses.replace(run, algo=algo))
     parts.sampler.reset()
-    resolved = parts.resolved
     agent: Any = parts.agent
     sampler: Any = parts.sampler
     algorithm: Any = parts.algorithm
     agent.set_exploration(10**6)
     found = {
         "weights": float(sum(p.double().sum() for p in agent.model.parameters())),
-        "numbers": [resolved.resets(noise.TRAINING_RESETS, 2).numbered + b for b in range(2)],
-        "evaluation": resolved.resets(noise.EVALUATION_RESETS, 2).numbered,
+        "numbers": NUMBERS[-2:],
+        "evaluation": (parts.evaluator.sampler, NUMBERS[-1])[1],
         "observation": sampler.window.slots[-1].row.observation.tolist(),
         "noise": sampler.noise.rows(0, 1).tolist(),
         "shuffle": algorithm.generator.initial_seed(),
@@ -132,6 +142,36 @@ def first_rows(runs: Path) -> dict[str, Any]:
     }
     parts.close()
     return found
+
+
+def test_all_ranks_go_on_from_a_checkpoint_that_is_whole_on_all(tmp_path: Path) -> None:
+    """The newest one's replay is damaged on the second rank alone."""
+    in_ranks(2, train, ["dqn"], tmp_path, 9)
+    newest, before = checkpoint.names(tmp_path / "dqn" / "checkpoints")[:2]
+    last = max((tmp_path / "dqn" / "replay-rank-1").iterdir(), key=lambda x: x.stat().st_mtime)
+    last.write_bytes(last.read_bytes()[:-1] + b"x")
+    assert set(in_ranks(2, resumed_at, tmp_path / "dqn")) == {int(before)} != {int(newest)}
+
+
+def resumed_at(folder: Path) -> int:
+    warnings.simplefilter("ignore")
+    done = training.resume(folder, mode="quiet")
+    return done.runner.episodes.env_steps - done.runner.steps_here
+
+
+def test_ranks_with_options_of_their_own_are_refused(tmp_path: Path) -> None:
+    for text in in_ranks(2, refusal_of_another_lr, tmp_path):
+        assert "algo.lr is " in text and "with the same options" in text
+
+
+def refusal_of_another_lr(runs: Path) -> str:
+    run = run_of("ppo", runs)
+    algo = dataclasses.replace(run.algo, lr=1e-3 * (1 + world().rank))
+    try:
+        training.train(dataclasses.replace(run, algo=algo), mode="quiet")
+    except UsageError as error:
+        return str(error)
+    return "nothing was refused"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,6 +20,7 @@ from small_q_value import small_agent as small_actor
 from together import ended, in_ranks
 from torch import Tensor
 
+from rlpyt import ranks
 from rlpyt.agents.normalizers import ObservationNormalizer, RewardScale
 from rlpyt.algos import reduction
 from rlpyt.algos.dqn import DQN
@@ -33,6 +36,8 @@ from rlpyt.algos.options import (
 from rlpyt.arrays import tree_map
 from rlpyt.models.flat import Adam
 from rlpyt.ranks import world
+from rlpyt.replays.prioritized import Prioritized
+from rlpyt.ring import Ring
 from rlpyt.rows import Window, example_row
 
 UPDATES, COLUMNS = 50, 8
@@ -154,18 +159,14 @@ def as_(dtype: torch.dtype, x: Tensor) -> Tensor:
     return x.to(dtype) if x.is_floating_point() else x
 
 
-class alone:  # noqa: N801
+@contextmanager
+def alone() -> Iterator[None]:
     """What is made here is made as by one process."""
-
-    def __enter__(self) -> None:
-        from rlpyt import ranks
-
-        self.world, ranks._world = ranks._world, ranks.Ranks()
-
-    def __exit__(self, *error: object) -> None:
-        from rlpyt import ranks
-
-        ranks._world = self.world
+    together, ranks._world = ranks._world, ranks.Ranks()
+    try:
+        yield
+    finally:
+        ranks._world = together
 
 
 CASES: dict[str, Callable[[torch.dtype], Tensor]] = {
@@ -276,6 +277,7 @@ def test_parts_summed_during_the_backward_pass_are_the_sum() -> None:
 
 def step_with(rank: int, value: float) -> str:
     """A step of which one rank's gradient is the value."""
+    torch.manual_seed(0)
     module = torch.nn.Linear(2, 1, bias=False)
     learner = Learner(module, Adam, 0.5)
     before = learner.parameters.vector.clone()
@@ -360,3 +362,41 @@ def test_ranks_stop_early_together() -> None:
     (first, second), apart = (in_ranks(2, epochs_until, 0.02, x) for x in (True, False))
     assert first == second < 60
     assert apart[0] != apart[1]
+
+
+def prioritized_draws() -> list[tuple[list[float], list[float], float]]:
+    """Of some draws: the weights, the drawn items' priorities, and the mass of all of this rank."""
+    ring = random_ring(world().rank)
+    selector = Prioritized(ring, 1, range(1), alpha=0.7)
+    window, generator = ring.window(6, 1), np.random.default_rng(world().rank)
+    found = []
+    for beta in (0.4, 1.0):
+        drawn = selector.draw(window, generator, beta)
+        selector.update(drawn, generator.random(6) * 3)
+        drawn = selector.draw(window, generator, beta)
+        assert drawn.weights is not None
+        leaves = selector._tree.leaves[selector._leaves_of(drawn.starts, drawn.columns)]
+        found.append((drawn.weights.tolist(), leaves.tolist(), float(selector._tree.total)))
+    return found
+
+
+def random_ring(seed: int) -> Ring:
+    """Rows of chance: as many more as the seed is."""
+    ring = Ring(example_row(spec()), 32, 2)
+    block = ring.blocks[0]
+    fill_with_chance(block.rows, seed, end=0.1)
+    block.reserve(10 + 5 * seed)
+    block.answer(10 + 5 * seed)
+    return ring
+
+
+def test_importance_weights_are_of_the_rows_of_all() -> None:
+    """SEMANTICS, section 6: (N/R p/S_r)^-beta over its maximum on all ranks."""
+    ranks_of = in_ranks(2, prioritized_draws)
+    for i, beta in enumerate((0.4, 1.0)):
+        shares = [np.array(leaves) / total for _, leaves, total in (found[i] for found in ranks_of)]
+        raw = [share**-beta for share in shares]
+        most = max(x.max() for x in raw)
+        for found, wanted in zip(ranks_of, raw, strict=True):
+            np.testing.assert_allclose(found[i][0], wanted / most, rtol=1e-5)
+        assert min(max(found[i][0]) for found in ranks_of) < 1  # one rank's greatest is not 1

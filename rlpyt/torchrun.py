@@ -1,0 +1,82 @@
+"""What `torchrun` tells the processes that it starts, by their environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from math import isfinite
+from typing import Final
+
+from rlpyt.errors import UsageError
+
+NAMES: Final = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
+    *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"),
+    *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
+)
+SILENCE: Final = "RLPYT_RANK_TIMEOUT"
+"""Names the seconds without a heartbeat after which a rank is given up: a matter of the network."""
+SILENT_SECONDS: Final = 60.0
+LEAST_SILENCE: Final = 4.0
+met = False
+"""Whether this process trains with the others: what goes wrong then may be its own."""
+
+
+def expected() -> int:
+    """How many processes it has started in all; 1 where it has not started this one."""
+    return whole("WORLD_SIZE", 1) if "WORLD_SIZE" in os.environ else 1
+
+
+def here() -> int:
+    """How many of them on this machine."""
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, int(text)) if text.isdigit() else 1
+
+
+def local_rank() -> int:
+    """Number of this process among those on its machine."""
+    return whole("LOCAL_RANK", 0) if "LOCAL_RANK" in os.environ else 0
+
+
+def speaks() -> bool:
+    """Whether this process says what goes wrong before all have met: it does in each of them."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def without(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment for processes that are no ranks."""
+    return {name: text for name, text in environ.items() if name not in NAMES}
+
+
+def check() -> None:
+    """Raise where what it sets is incomplete, or where it has begun anew by itself."""
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        if name not in os.environ:
+            raise UsageError(
+                f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {name}: torchrun sets both; "
+                "start with torchrun, or unset WORLD_SIZE to train in one process"
+            )
+    if (restarts := os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) != "0":
+        raise UsageError(
+            f"torchrun has started its processes anew (restart {restarts}), which would begin "
+            "another run; leave out --max-restarts, and go on with -m rlpyt resume RUN"
+        )
+
+
+def silence() -> float:
+    """Seconds without a heartbeat after which a rank is given up."""
+    text = os.environ.get(SILENCE, str(SILENT_SECONDS))
+    with suppress(ValueError):
+        if isfinite(seconds := float(text)) and seconds >= LEAST_SILENCE:
+            return seconds
+    raise UsageError(f"{SILENCE}={text} must be a number of seconds, at least {LEAST_SILENCE:g}")
+
+
+def whole(name: str, least: int) -> int:
+    """A variable that is a whole number."""
+    text = os.environ[name]
+    if text.isdigit() and int(text) >= least:
+        return int(text)
+    raise UsageError(f"{name}={text} is no whole number of at least {least}; torchrun sets it")
