@@ -367,8 +367,8 @@ def test_ranks_stop_early_together() -> None:
 def prioritized_draws() -> list[tuple[list[float], list[float], float]]:
     """Of some draws: the weights, the drawn items' priorities, and the mass of all of this rank."""
     ring = random_ring(world().rank)
-    selector = Prioritized(ring, 1, range(1), alpha=0.7)
-    window, generator = ring.window(6, 1), np.random.default_rng(world().rank)
+    selector = Prioritized(ring, 2, range(1), alpha=0.7)
+    window, generator = ring.window(6, 2), np.random.default_rng(world().rank)
     found = []
     for beta in (0.4, 1.0):
         drawn = selector.draw(window, generator, beta)
@@ -382,7 +382,7 @@ def prioritized_draws() -> list[tuple[list[float], list[float], float]]:
 
 def random_ring(seed: int) -> Ring:
     """Rows of chance: as many more as the seed is."""
-    ring = Ring(example_row(spec()), 32, 2)
+    ring = Ring(example_row(spec()), 64, 2, 32)
     block = ring.blocks[0]
     fill_with_chance(block.rows, seed, end=0.1)
     block.reserve(10 + 5 * seed)
