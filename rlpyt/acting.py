@@ -172,7 +172,7 @@ class Opened:
         loop, algo = self.run.loop, self.run.algo
         count = max(1, min(EVALUATION_ENVS, loop.eval_episodes))
         noisy = loop.eval_stochastic or getattr(algo, "eval_epsilon", 0.0) > 0
-        memory = None if self.resolved.sampler == "serial" else Memory()
+        memory = None if self.resolved.sampler in ("serial", "ray") else Memory()
         window = make_window(
             self.spec, self.agent, EVALUATION_HORIZON, count, None, keeps=False, memory=memory
         )

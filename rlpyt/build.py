@@ -36,7 +36,7 @@ from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
 from rlpyt.ranks import world
-from rlpyt.remote import Plan, asynchronous_sampler, replicated_sampler
+from rlpyt.remote import Plan, asynchronous_sampler, remote_sampler, replicated_sampler
 from rlpyt.replays.mirrored import MirroredRing
 from rlpyt.replays.pinned import PinnedRing
 from rlpyt.replays.prioritized import Prioritized
@@ -52,6 +52,7 @@ from rlpyt.samplers.sampler import Sampler
 from rlpyt.storage import Memory
 
 WINDOW_LEARNERS = {"ppo": PPO, "a2c": A2C, "impala": IMPALA, "appo": APPO}
+ELSEWHERE = {"replicated": replicated_sampler, "ray": remote_sampler}  # rows are answered there
 REPLAY_LEARNERS = {"dqn": DQN, "r2d1": R2D1, "ddpg": DDPG, "td3": TD3, "sac": SAC, "d4pg": D4PG}
 
 
@@ -101,8 +102,8 @@ def build(
     algorithm = learner(agent, run.algo, source, run.schedule_steps, drawn, compiled)
     check = _finite(algorithm)
     sampler: Any
-    if memory is not None and (run.sampler.asynchronous or resolved.sampler == "replicated"):
-        make = asynchronous_sampler if run.sampler.asynchronous else replicated_sampler
+    if memory is not None and (run.sampler.asynchronous or resolved.sampler in ELSEWHERE):
+        make = asynchronous_sampler if run.sampler.asynchronous else ELSEWHERE[resolved.sampler]
         plan = Plan.of(run, spec, resolved, model, memory)
         sampler = make(plan, agent, window, opened.home, check)
     else:
@@ -135,6 +136,11 @@ def _check_ranks(run: Run, resolved: Resolved) -> None:
             f"compile=on with {resolved.ranks} ranks: the loss of {run.algo_name} normalizes "
             "advantages over all of them, which no compiled function can; choose --compile off"
         )
+    if resolved.sampler == "ray":
+        raise UsageError(
+            f"sampler=ray with {resolved.ranks} ranks: each would ask the cluster for replicas of "
+            "its own; choose another --sampler"
+        )
     if run.sampler.asynchronous and not isinstance(run.algo, ReplayOptions):
         raise UsageError(
             f"asynchronous with {resolved.ranks} ranks: {run.algo_name} learns once from each "
@@ -160,7 +166,7 @@ def make_storage(
         is made with, the replay or the number of environments.
     """
     algo, num_envs = run.algo, run.env.num_envs
-    states = resolved.sampler == "replicated" or run.sampler.asynchronous
+    states = resolved.sampler in ELSEWHERE or run.sampler.asynchronous
     if not isinstance(algo, ReplayOptions):
         return None, make_rows(run, spec, agent, memory, states=states), num_envs
     row, state = example_row(spec, agent.example_kept()), agent.model.initial_state(num_envs)

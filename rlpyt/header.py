@@ -55,7 +55,7 @@ def _sampler(run: Run, resolved: Resolved) -> str:
         what = "alternating groups" if resolved.groups == 2 else f"{resolved.groups} groups"
         parts = [what] if resolved.groups > 1 else []
     else:
-        one = "worker" if resolved.sampler == "workers" else "replica"
+        one = {"workers": "worker", "ray": "remote replica"}.get(resolved.sampler, "replica")
         parts = [f"{resolved.workers} {one}{'s' if resolved.workers > 1 else ''}"]
         parts += [f"{resolved.groups} groups"] if resolved.groups > 1 else []
     parts += ["asynchronous"] if run.sampler.asynchronous else []

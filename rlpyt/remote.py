@@ -6,6 +6,7 @@ It makes the same agent and the same window as the main process did, on that mem
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,7 @@ import torch
 from rlpyt import noise
 from rlpyt.acting import TRAINING, Agent, Check, Home, ModelFactory, make_agent, share_exploration
 from rlpyt.envs.spec import EnvSpec
+from rlpyt.errors import UsageError
 from rlpyt.generators import seed_generators
 from rlpyt.noise import Noise, ResetSeeds
 from rlpyt.processes.bell import Bell
@@ -24,6 +26,7 @@ from rlpyt.processes.child import Context
 from rlpyt.processes.heart import Heart
 from rlpyt.processes.start import Processes
 from rlpyt.resolve import Resolved, tune_allocator
+from rlpyt.ring import Ring
 from rlpyt.run import Run
 from rlpyt.run_rows import make_rows
 from rlpyt.samplers.asynchronous import AsynchronousSampler
@@ -32,6 +35,8 @@ from rlpyt.samplers.branch import Branch
 from rlpyt.samplers.crew import Hired, Lent
 from rlpyt.samplers.link import Link
 from rlpyt.samplers.published import Published
+from rlpyt.samplers.remote_replica import RemotePart
+from rlpyt.samplers.remote_sampler import RemoteCrew, RemoteSampler
 from rlpyt.samplers.replica import Part
 from rlpyt.samplers.replicated import ReplicatedSampler
 from rlpyt.samplers.sampler import Sampler
@@ -53,8 +58,9 @@ class Plan:
     run: Run
     resolved: Resolved
     model: ModelFactory | None
-    memory: Memory  # of the rows
+    memory: Memory | None  # of the rows; None: on another machine, which has its own
     making: Making  # of environments
+    ray_address: str = "auto"  # of the cluster that remote replicas are on
 
     @classmethod
     def of(
@@ -69,7 +75,9 @@ class Plan:
         count = run.env.num_envs
         seeds = resolved.resets(TRAINING[0], count)
         making = Making(run.env, spec, seeds, count, registered_here())
-        return cls(run, resolved, model, memory, making)
+        # Here, for the fork server's children have the environment variables that it began with.
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+        return cls(run, resolved, model, memory, making, address)
 
     @property
     def total(self) -> int:
@@ -80,7 +88,7 @@ class Plan:
     def acting_device(self) -> str:
         """Where rows are answered by a process of its own."""
         chosen = self.run.sampler.acting_device
-        if self.resolved.sampler == "replicated":
+        if self.resolved.sampler in ("replicated", "ray"):
             return "cpu"
         if self.resolved.ranks > 1 and chosen.startswith("cuda"):
             chosen = "auto"  # each rank has a GPU of its own
@@ -93,9 +101,9 @@ class Plan:
         share_exploration(agent, self.resolved, self.making.total)
         return agent
 
-    def window(self, agent: Agent) -> Any:
+    def window(self, agent: Agent, ring: Callable[..., Ring] = Ring) -> Any:
         """The rows of the run, as they lie in its memory."""
-        return make_rows(self.run, self.making.spec, agent, self.memory, states=True)
+        return make_rows(self.run, self.making.spec, agent, self.memory, states=True, ring=ring)
 
     def sampler(
         self, envs: Any, agent: Agent, window: Any, answered: range, heart: Heart | None = None
@@ -133,6 +141,19 @@ def replica_part(plan: Plan, context: Context, columns: slice) -> Part:
     return Part(plan.sampler(envs, agent, part, answered, context.heart), agent)
 
 
+def remote_part(plan: Plan, columns: slice, heart: Heart) -> RemotePart:
+    """What a replica on another machine samples its columns with, in memory of its own."""
+    plan = replace(plan, memory=Memory())
+    plan.begin(columns.start)
+    own = range(columns.start, columns.stop)
+    agent = plan.agent("cpu")
+    whole = plan.window(agent, _short_ring)
+    envs = plan.making(own, heart)
+    answered = range(plan.making.total) if plan.run.sampler.strict else own
+    sampler = plan.sampler(envs, agent, whole.part(columns), answered, heart)
+    return RemotePart(sampler, agent, whole)
+
+
 def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
     """What collects in the background: with processes that were started to help it, or alone."""
     plan.begin(0)
@@ -140,6 +161,16 @@ def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
     limits = replace(run.sampler, on_worker_failure="raise")  # the main process begins all anew
     agent = plan.agent(plan.acting_device)
     window = plan.window(agent)
+    if resolved.sampler == "ray":
+
+        def watch() -> None:
+            context.heart.tick()
+            context.look()
+
+        spec, own = plan.making.spec, run.sampler
+        return Collector(
+            RemoteSampler(_remote_crew(plan), spec, agent, window, own, watch=watch), agent
+        )
     if resolved.sampler == "replicated":
         staff = Lent(context, helpers)
         replicated = ReplicatedSampler(staff, plan.making.spec, agent, window, limits)
@@ -164,6 +195,14 @@ def replicated_sampler(
     return ReplicatedSampler(staff, plan.making.spec, agent, window, plan.run.sampler, check)
 
 
+def remote_sampler(
+    plan: Plan, agent: Agent, window: Any, home: Home, check: Check
+) -> RemoteSampler:
+    """What the main process collects with by replicas on other machines."""
+    spec = plan.making.spec
+    return RemoteSampler(_remote_crew(plan), spec, agent, window, plan.run.sampler, check)
+
+
 def asynchronous_sampler(
     plan: Plan, agent: Agent, window: Any, home: Home, check: Check
 ) -> AsynchronousSampler | ScheduledSampler:
@@ -177,6 +216,8 @@ def asynchronous_sampler(
         sampler = plan.sampler(_alone(plan), actor, window, all_columns)
         schedule = Schedule.read(Path(options.schedule))
         return ScheduledSampler(sampler, agent, schedule, plan.total, check)
+    if resolved.sampler == "ray":
+        _remote_crew(plan)  # says what is missing before anything is started
     link = Link(Memory(), options.max_lag)
     weights = Memory()
     published = Published(agent, weights)
@@ -185,6 +226,7 @@ def asynchronous_sampler(
         if resolved.sampler == "replicated":
             return _crew(plan, agent, lambda: processes, Bell()).crew()
         if resolved.sampler == "workers":
+            assert plan.memory is not None
             return vector_staff.Hired(
                 lambda: processes,
                 plan.making,
@@ -217,6 +259,29 @@ def _crew(
 ) -> Hired:
     make = partial(replica_part, plan)
     return Hired(processes, make, agent, plan.making.total, plan.resolved.workers, bell)
+
+
+def _remote_crew(plan: Plan) -> RemoteCrew:
+    try:
+        from rlpyt.processes.cluster import reach
+        from rlpyt.samplers.ray_crew import RayCrew
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise UsageError(
+            "sampler=ray needs Ray, which is not installed: pip install 'rlpyt[ray]'"
+        ) from None
+    reach(plan.ray_address)
+    make = partial(remote_part, replace(plan, memory=None))
+    limit = plan.run.sampler.env_step_timeout
+    return RayCrew(plan.ray_address, make, plan.making.total, plan.resolved.workers, limit)
+
+
+def _short_ring(example: Any, capacity: int, num_envs: int, horizon: int, **more: Any) -> Ring:
+    """A ring of no more rows than one window needs, for who collects and does not replay."""
+    least = 2 * horizon + more["frame_stack"] + more["state_interval"]
+    given = {**more, "asynchronous": False}
+    return Ring(example, min(capacity, least), num_envs, horizon, **given)
 
 
 def _processes(home: Home) -> Callable[[], Processes]:

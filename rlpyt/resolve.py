@@ -41,7 +41,7 @@ class Resolved:
     allocator: str
     vectorization: Vectorization
     reasons: dict[str, str]
-    sampler: Literal["serial", "workers", "replicated"] = "serial"
+    sampler: Literal["serial", "workers", "replicated", "ray"] = "serial"
     workers: int = 0  # processes that step environments
     groups: int = 1  # of environments, that take turns
     rank: int = 0  # of this process among those that train together

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,6 +153,12 @@ class RingPart:
     def keep(self, t: int, state: Any) -> None:
         """Keep the state as fed at row t, if it is one of every `state_interval` rows."""
         keep(self.block, self.start + t, state)
+
+    def kept(self) -> Iterator[tuple[int, Any]]:
+        """The present rows whose state is kept, by their places in the window, and the states."""
+        first = -(-self.start // self.block.ring.state_interval) * self.block.ring.state_interval
+        for n in range(first, self.start + self.horizon, self.block.ring.state_interval):
+            yield n - self.start, self.block.kept_state(n)
 
     def finish(self, state: Any) -> None:
         """The row after the last of these columns has arrived, at which `state` is fed."""

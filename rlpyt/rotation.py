@@ -7,6 +7,7 @@ a `Window` alone moves it within its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -215,6 +216,10 @@ class RotationPart:
     def keep(self, t: int, state: Any) -> None:
         """Keep the state as fed at row t, if it is one of every `state_interval` rows."""
         self.present.keep(t, state)
+
+    def kept(self) -> Iterator[tuple[int, Any]]:
+        """The rows whose state is kept, and the states."""
+        return self.present.kept()
 
     def finish(self, state: Any) -> None:
         """The boundary row of these columns has arrived, at which `state` is fed."""

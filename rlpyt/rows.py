@@ -8,6 +8,7 @@ special case: its final row is there to be bootstrapped from. `docs/design.md` h
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -289,6 +290,11 @@ class WindowPart:
         c, rest = divmod(t, self.whole.state_interval)
         if not rest:
             tree_map(lambda old, new: old[c].copy_(new), self._states, state)
+
+    def kept(self) -> Iterator[tuple[int, Any]]:
+        """The rows whose state is kept, and the states."""
+        for c, t in enumerate(range(0, self.horizon, self.whole.state_interval)):
+            yield t, tree_map(lambda x, c=c: x[c], self._states)
 
     def finish(self, state: Any) -> None:
         """The boundary row of these columns has arrived, at which `state` is fed."""

@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlpyt.cli.sweep import SweepOptions, expanded, run_flags
 from rlpyt.cli.tune import Tuned, TuneOptions, run_tuning
@@ -32,6 +32,8 @@ def sweep(
     name: str | None = None,
     runs: str | Path = "runs",
     dry_run: bool = False,
+    backend: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
     mode: Mode = "auto",
     **given: Any,
 ) -> Sweep:
@@ -48,13 +50,15 @@ def sweep(
             as a tuple of names, a tuple of values each.
         name: of the sweep's folder; None goes by what is asked for.
         runs: folder in which it is made.
+        backend: "ray" has the runs on the nodes of a Ray cluster.
+        ray_address: of the cluster; None: the one that this machine is a node of.
         dry_run: run nothing; each of the `runs` that are returned has its `command`.
         mode: "quiet" shows nothing, "plain" never redraws.
         **given: options that all runs have, by flat name; those of `QueueOptions` as well.
     """
     from rlpyt.launch.jobs import Axis
     from rlpyt.launch.outcome import planned
-    from rlpyt.launch.sweep import run_sweep
+    from rlpyt.launch.sweep import place_of, run_sweep
 
     seeded = "seed" in given
     how, fixed = queue_and_fixed(given, QueueOptions())
@@ -65,6 +69,8 @@ def sweep(
         counts,
         name=name,
         runs=str(runs),
+        backend=backend,
+        ray_address=ray_address,
         queue=how,
     )
     axes = []
@@ -75,7 +81,8 @@ def sweep(
     folder, jobs = expanded(options, axes, fixed, seeded)
     if dry_run:
         return planned(folder, jobs)
-    return run_sweep(folder, jobs, how, mode=mode)
+    place = place_of(folder, how, options.backend, {"address": ray_address or "auto"})
+    return run_sweep(folder, jobs, how, mode=mode, place=place)
 
 
 def tune(

@@ -36,7 +36,7 @@ class ResumeOptions:
     drop_replay: bool = False
     """Fill a new replay instead of reading the saved one, which may be damaged."""
 
-    sampler: Annotated[Kind | None, arg(metavar="serial|workers|replicated")] = None
+    sampler: Annotated[Kind | None, arg(metavar="serial|workers|replicated|ray")] = None
     """Go on with another sampler: numbers stay the same, to the last bit where the run is strict,
     else to rounding where forward passes change their size."""
 

@@ -67,6 +67,7 @@ same command goes on where it was: what has finished is left, what was cut is re
   rlpyt sweep ppo dqn --env CartPole-v1 Acrobot-v1 --seeds 5
   rlpyt sweep ppo --env CartPole-v1 --seeds 3 --grid learning-rate=1e-4,3e-4 horizon=64,128
   rlpyt sweep sac --env Pendulum-v1 --grid gamma=0.9,0.99 --env-steps 20k --dry-run
+  rlpyt sweep ppo --env CartPole-v1 --seeds 100 --backend ray
   rlpyt sweep status FOLDER        what became of a sweep so far
   rlpyt sweep retry FOLDER         go on with it, and try again what failed
 

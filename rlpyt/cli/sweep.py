@@ -53,8 +53,12 @@ class SweepOptions:
     runs: str = "runs"
     """Folder in which the sweep's folder is made."""
 
-    backend: Literal["local", "slurm"] = "local"
-    """Where runs are queued: on this machine, or in Slurm (needs the extra `slurm`)."""
+    backend: Literal["local", "ray", "slurm"] = "local"
+    """Where runs have their place: on this machine, on the nodes of a Ray cluster (needs the extra
+    `ray`), or in Slurm (needs the extra `slurm`)."""
+
+    ray_address: Annotated[str | None, arg(metavar="HOST:PORT")] = None
+    """The Ray cluster; unset: the one that this machine is a node of (RAY_ADDRESS)."""
 
     slurm: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...")] = ()
     """Settings of sbatch, with underscores: time=240 (minutes; needed) partition=gpu mem=8GB."""
@@ -70,6 +74,8 @@ class SweepOptions:
     def __post_init__(self) -> None:
         if self.slurm and self.backend != "slurm":
             raise UsageError(f"--slurm {self.slurm[0]} has no effect; add --backend slurm")
+        if self.ray_address is not None and self.backend != "ray":
+            raise UsageError(f"--ray-address {self.ray_address} has no effect; add --backend ray")
         for setting in self.slurm:
             if not all(setting.partition("=")):
                 raise UsageError(f"--slurm {setting}: write NAME=VALUE, such as time=240")
@@ -121,10 +127,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(folder: Path, jobs: Sequence[Job], options: SweepOptions) -> Sweep:
-    if options.backend == "local":
-        from rlpyt.launch.sweep import run_sweep
+    if options.backend != "slurm":
+        from rlpyt.launch.sweep import place_of, run_sweep
 
-        return run_sweep(folder, jobs, options.queue, mode=_mode(options.quiet))
+        settings = {"address": options.ray_address or "auto"}
+        place = place_of(folder, options.queue, options.backend, settings)
+        return run_sweep(folder, jobs, options.queue, mode=_mode(options.quiet), place=place)
     try:
         from rlpyt.launch.slurm import submit
     except ModuleNotFoundError as error:

@@ -21,6 +21,7 @@ from rlpyt.launch.slots import THREADS, Slot
 READY_SECONDS = 300.0  # a cold network disk takes minutes to load PyTorch from
 LOOK_SECONDS = 120.0
 _PROGRAM = "import sys; {path}from rlpyt.launch.starter import main; main(sys.argv[1:])"
+_SHIELD = ("sh", "-c", '"$@"; exit $?', "sh")  # stays, and runs the rest as a child of its own
 
 
 class StarterDied(RuntimeError):
@@ -36,6 +37,8 @@ class Children:
         threads: of what is loaded before a slot is known (NumPy's library keeps them).
         preload: fork runs from a process that has PyTorch loaded.
         ranks: of a run; those of several are started by torchrun.
+        shielded: have a shell between this process and the starter, which learns by the shell's
+            end that it has to end all runs: somebody kills the children of this process.
     """
 
     def __init__(
@@ -45,14 +48,16 @@ class Children:
         threads: int = 1,
         preload: bool = True,
         ranks: int = 1,
+        shielded: bool = False,
     ) -> None:
         self.python, self._ranks = python or sys.executable, ranks
         # Without -P a random.py in the working directory would take the place of Python's own.
         here = "" if python else f"sys.path.append({str(Path(__file__).parents[2])!r}); "
         command = [self.python, "-P", "-c", _PROGRAM.format(path=here)]
+        command += [] if preload else ["--no-preload"]
         try:
             self._process = subprocess.Popen(
-                command if preload else [*command, "--no-preload"],
+                [*_SHIELD, *command] if shielded else command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

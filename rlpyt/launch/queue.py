@@ -5,16 +5,17 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlpyt.errors import UsageError
 from rlpyt.launch import estimate, leftovers
-from rlpyt.launch.children import Children, StarterDied
+from rlpyt.launch.children import StarterDied
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record, State, identity, job_event
+from rlpyt.launch.place import Runs
 from rlpyt.launch.progress import (
     EVALUATION,
     Log,
@@ -45,14 +46,14 @@ class Attempt:
     slot: Slot
     output: Output
     steps_then: int  # env steps when it began
-    begun: float = field(default_factory=time.monotonic)
+    begun: float | None = None  # None until its process is there
     pruned: bool = False  # its source wanted it to end
     kill_at: float | None = None
 
     @property
     def seconds(self) -> float:
         """Since it began."""
-        return time.monotonic() - self.begun
+        return 0.0 if self.begun is None else time.monotonic() - self.begun
 
 
 class Queue:
@@ -76,7 +77,7 @@ class Queue:
         book: Journal,
         records: dict[str, Record],
         slots: Sequence[Slot],
-        open_children: Callable[[], Children],
+        open_children: Callable[[], Runs],
         screen: Screen,
         retries: int = 1,
         source: Source | None = None,
@@ -86,7 +87,7 @@ class Queue:
         self.busy_seconds = 0.0  # of all slots together
         self._book, self._screen, self._open_children = book, screen, open_children
         self._retries, self._source, self._column = retries, source or NoMore(), column
-        self._children: Children
+        self._children: Runs
         self._todo: deque[str] = deque()
         self._running: dict[str, Attempt] = {}
         self._logs: dict[str, Log] = {}
@@ -101,7 +102,7 @@ class Queue:
         """From when the first job could begin until now, or until the last one ended."""
         return time.monotonic() - self._begun if self._took is None else self._took
 
-    def run(self, jobs: Sequence[Job], children: Children) -> str:
+    def run(self, jobs: Sequence[Job], children: Runs) -> str:
         """Run until all is done; returns "finished", "interrupted" or "terminated".
 
         Args:
@@ -177,6 +178,8 @@ class Queue:
         """Start jobs in the free slots; where `drawing`, the source may bring more of them."""
         taken = {attempt.slot.number for attempt in self._running.values()}
         for slot in self.slots:
+            if len(self._running) >= len(self.slots):  # a cluster that lost a node has fewer
+                return
             if slot.number not in taken:
                 name = self._next(drawing)
                 if name is None:
@@ -206,14 +209,14 @@ class Queue:
         return None
 
     def _start(self, name: str, slot: Slot) -> None:
-        record, folder = self.records[name], self.folder / name
+        folder = self.folder / name
         output = Output(self.folder / LOGS / f"{name}.log")
         resumed = need(folder) == "resume"
-        argv = ["resume", str(folder)] if resumed else record.job.train(self.folder)
+        job = self.records[name].job
+        argv = ["resume", str(folder)] if resumed else job.train(self.folder)
         attempt = Attempt(slot, output, self._log(name).read().env_steps)
         self._running[name] = attempt
         self._children.start(name, argv, slot, output.path)
-        record.state, record.slot = "running", slot.number
 
     def _hear(self) -> None:
         try:
@@ -227,23 +230,29 @@ class Queue:
             if name not in self._running:
                 continue
             if "started" in answer:
-                record, who = self.records[name], identity(answer["pid"])
-                record.pid, record.identity = answer["pid"], who
-                slot = self._running[name].slot.number
-                self._book.write("start", run=name, slot=slot, pid=record.pid, identity=who)
+                self._began(name, self._running[name], answer)
             else:
                 ended.append((name, self._running.pop(name), answer["code"]))
         if ended and not self._signal.name:
             self._fill(drawing=False)  # no slot waits for what is written of the run before
-        for one in ended:
+        for name, attempt, code in ended:
             self._starters = 0
-            self._ended(*one)
+            self._ended(name, attempt, code)
+
+    def _began(self, name: str, attempt: Attempt, answer: Mapping[str, Any]) -> None:
+        """Take up that a run has a process: here, or on the node that its answer names."""
+        record, pid, node = self.records[name], answer["pid"], answer.get("node")
+        attempt.begun = time.monotonic()
+        record.state, record.slot = "running", attempt.slot.number
+        record.pid, record.identity = pid, "" if pid is None else identity(pid)
+        about = {"slot": record.slot, "pid": pid, "identity": record.identity}
+        self._book.write("start", run=name, **about, **({"node": node} if node else {}))
 
     def _revive(self, death: StarterDied) -> None:
         """All runs died with their starter; they are gone on with under another."""
         died, self._running = self._running, {}
         for name, attempt in died.items():
-            self._ended(name, attempt, None)
+            self._ended(name, attempt, None, starter_died=True)
         self._children.close()
         self._starters += 1
         if self._starters == STARTERS:
@@ -251,11 +260,16 @@ class Queue:
         if not self._stop:
             self._children = self._open_children()
 
-    def _ended(self, name: str, attempt: Attempt, code: int | None) -> None:
+    def _ended(
+        self, name: str, attempt: Attempt, code: int | None, *, starter_died: bool = False
+    ) -> None:
+        """Take up an end; a code of None says that the run was lost with what ran it."""
         record = self.records[name]
         self.busy_seconds += attempt.seconds
         state = self._judge(name, code, attempt)
-        stranger = state == "cut" and code is not None and not self._stop
+        stranger = state == "cut" and not self._stop and not starter_died
+        if code is None and stranger:  # its node died, as long as it gets further each time
+            stranger = self._log(name).read().env_steps <= attempt.steps_then
         tail = attempt.output.tail(code) if state == "failed" else []
         self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
         if state == "cut" and (not stranger or record.failures <= self._retries):

@@ -24,6 +24,7 @@ class Slot:
     cpus: tuple[int, ...]  # its hardware threads
     gpus: tuple[str, ...] = ()
     cores: int = 1
+    threads: int | None = None  # of a run; None: as many as there are hardware threads
 
     def environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """What a process in this slot finds in its environment, beside the rest."""
@@ -31,8 +32,8 @@ class Slot:
         return {**bounds, "CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
 
     def _threads(self, asked: str | None) -> str:
-        """As many as there are hardware threads, or fewer where the user asked for fewer."""
-        most = len(self.cpus)
+        """As many as the slot has, or fewer where the user asked for fewer."""
+        most = self.threads or len(self.cpus)
         fewer = asked is not None and asked.isdecimal() and 0 < int(asked) < most
         return asked if fewer and asked else str(most)
 

@@ -29,10 +29,11 @@ from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
 from rlpyt.launch.outcome import Sweep, swept
+from rlpyt.launch.place import look
 from rlpyt.launch.progress import Output, is_finished, need, was_stopped
 from rlpyt.launch.queue import LOGS, STOPPED
 from rlpyt.launch.starter import module
-from rlpyt.launch.sweep import forgive, look, make, open_queue, refuse_other_commands
+from rlpyt.launch.sweep import forgive, make, open_queue, refuse_other_commands
 
 FILES = "slurm"  # submitit's, in the sweep's folder
 REQUEUES = 1000  # of one job; each goes on where the one before saved

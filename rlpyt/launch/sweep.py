@@ -13,15 +13,13 @@ from typing import Any
 
 from rlpyt.errors import UsageError
 from rlpyt.launch import journal, reports
-from rlpyt.launch.children import Children
-from rlpyt.launch.hardware import read_machine
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
 from rlpyt.launch.outcome import Sweep, failures, farewell, swept
+from rlpyt.launch.place import Place, ThisMachine
 from rlpyt.launch.progress import EVALUATION, Log
 from rlpyt.launch.queue import Queue
-from rlpyt.launch.slots import check_threads, describe, plan
 from rlpyt.launch.source import Source
 from rlpyt.launch.table import Row, Screen, summary, table
 from rlpyt.logging.displays import Mode, choose
@@ -34,6 +32,7 @@ def run_sweep(
     *,
     mode: Mode = "auto",
     cwd: Path | None = None,
+    place: Place | None = None,
     again: bool = False,
     source: Source | None = None,
     total: int | None = None,
@@ -48,6 +47,7 @@ def run_sweep(
         options: of the queue.
         mode: "quiet" shows nothing, "plain" never redraws.
         cwd: where the runs run; None is here.
+        place: of the runs; None is this machine.
         again: try again what failed, however often it did.
         source: brings more jobs, and watches all of them.
         total: how many runs there will be; None: as many as there are jobs.
@@ -74,32 +74,26 @@ def run_sweep(
         lacking += [example] if example else []
         if not lacking:
             return _ended(Sweep(folder, "finished", swept(records, folder)), screen)
-        machine = read_machine()
-        either = [plan(machine, options, takes_gpu=x) for x in (False, bool(machine.gpus))]
-        asked = {job.run.loop.threads for job in lacking if job.run is not None}
-        largest = max(either, key=lambda slots: min(len(slot.cpus) for slot in slots))
-        for threads in asked:
-            check_threads(threads, largest)
-        fewest = min(len(slot.cpus) for slots in either for slot in slots)
-        cwd = cwd or Path.cwd()
-
-        def open_children() -> Children:
-            python, preload, ranks = options.python, options.preload, options.ranks
-            children = Children(python, cwd, fewest, preload, ranks)
-            stack.callback(children.close)
-            children.ready()
-            return children
-
-        children = open_children()
-        slots = either[look(children, lacking)]
-        for threads in asked:
-            check_threads(threads, slots)
-        screen.say(describe(slots, machine))
-        open_queue(book, [str(slot) for slot in slots], options, cwd)
-        retries = options.retries
-        queue = Queue(folder, book, records, slots, open_children, screen, retries, source, column)
-        status = queue.run(jobs, children)
-        busy = queue.busy_seconds / max(queue.seconds * len(slots), 1e-9)
+        place = place or ThisMachine(options, cwd or Path.cwd())
+        opened = place.open(lacking)
+        stack.callback(opened.runs.close)
+        screen.say(opened.text)
+        slots = [str(x) for x in opened.slots] if place.backend == "local" else [place.backend]
+        open_queue(book, slots, options, cwd or Path.cwd(), place.backend, place.settings)
+        queue = Queue(
+            folder,
+            book,
+            records,
+            opened.slots,
+            place.again,
+            screen,
+            options.retries,
+            source,
+            column,
+        )
+        status = queue.run(jobs, opened.runs)
+        lasted = max(queue.seconds * len(opened.slots), 1e-9)
+        busy = min(1.0, queue.busy_seconds / lasted)  # a cluster may have had more slots before
         found = swept(records, folder)
         return _ended(Sweep(folder, status, found, queue.seconds, busy), screen)
 
@@ -140,7 +134,30 @@ def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
         from rlpyt.launch.slurm import submit
 
         return submit(folder, jobs, options, last["settings"], again=True)
-    return run_sweep(folder, jobs, options, mode=mode, cwd=cwd, again=True)
+    place = place_of(folder, options, last.get("backend", "local"), last.get("settings", {}), cwd)
+    return run_sweep(folder, jobs, options, mode=mode, cwd=cwd, place=place, again=True)
+
+
+def place_of(
+    folder: Path,
+    options: QueueOptions,
+    backend: str,
+    settings: Mapping[str, str],
+    cwd: Path | None = None,
+) -> Place:
+    """Where the runs of a sweep have their place, by its name."""
+    cwd = cwd or Path.cwd()
+    if backend == "local":
+        return ThisMachine(options, cwd)
+    try:
+        from rlpyt.launch.ray import RayCluster
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise UsageError(
+            "backend=ray needs Ray, which is not installed: pip install 'rlpyt[ray]'"
+        ) from None
+    return RayCluster(options, settings["address"], folder, cwd)
 
 
 def options_of(folder: Path) -> QueueOptions:
@@ -189,25 +206,6 @@ def forgive(records: dict[str, Record], book: Journal) -> None:
     book.write_all([{"event": "retry", "run": record.job.name} for record in failed])
     for record in failed:
         record.retry()
-
-
-def look(children: Children, jobs: Sequence[Job]) -> bool:
-    """Whether runs take a GPU; refuses what cannot be made, one of each kind being looked at."""
-    first = {job.kind: job for job in reversed(jobs)}
-    found = children.look([job.options for job in first.values()])
-    for job, seen in zip(first.values(), found, strict=True):
-        if seen.get("usage"):
-            raise UsageError(f"rlpyt train {shlex.join(job.options)}: {seen['error']}")
-        if "error" in seen:
-            print(f"warning: {job.kind} may fail: {seen['error']}", file=sys.stderr)
-    devices = {seen.get("device", "cpu") for seen in found}
-    numbered = [device for device in devices if device.startswith("cuda:")]
-    if numbered and numbered != ["cuda:0"]:
-        raise UsageError(
-            f"device={numbered[0]}: a run sees the GPUs of its slot alone, numbered from 0; give "
-            "--device cuda"
-        )
-    return any(device.startswith("cuda") for device in devices)
 
 
 def _before(records: dict[str, Record]) -> str:

@@ -18,7 +18,7 @@ from rlpyt.vector.choose import choose as choose_vectorization
 class Chosen:
     """A sampler with its processes and groups, and why those that were open are so."""
 
-    sampler: Literal["serial", "workers", "replicated"]
+    sampler: Literal["serial", "workers", "replicated", "ray"]
     workers: int  # 0: none, all is in one process
     groups: int
     vectorization: Vectorization

@@ -10,7 +10,7 @@ from tyro.conf import arg
 
 from rlpyt.errors import UsageError, WorkerError
 
-Kind = Literal["serial", "workers", "replicated"]
+Kind = Literal["serial", "workers", "replicated", "ray"]
 STEP_LIMIT, START_LIMIT = "--env-step-timeout", "--start-timeout"
 
 
@@ -18,13 +18,15 @@ STEP_LIMIT, START_LIMIT = "--env-step-timeout", "--start-timeout"
 class SamplerOptions:
     """Where environments are stepped, where they are answered, and what happens when one fails."""
 
-    sampler: Literal["auto", "serial", "workers", "replicated"] = "auto"
+    sampler: Literal["auto", "serial", "workers", "replicated", "ray"] = "auto"
     """serial: all in this process. workers: processes step the environments, this one answers.
-    replicated: each process steps and answers its own. auto: what `rlpyt bench sampler` recommended
-    for the environment on this machine, else serial."""
+    replicated: each process steps and answers its own. ray: so do actors on the machines of the Ray
+    cluster that this one belongs to (needs the extra `ray`). auto: what `rlpyt bench sampler`
+    recommended for the environment on this machine, else serial."""
 
     workers: Annotated[int | None, arg(metavar="INT")] = None
-    """Processes; unset: one less than the allowed cores (workers), or as many (replicated)."""
+    """Processes; unset: one less than the allowed cores (workers), or as many (replicated). Actors
+    of a CPU each (ray)."""
 
     groups: Annotated[int | None, arg(metavar="INT")] = None
     """Groups of environments that take turns: one is answered while the others step. 1: in

@@ -8,6 +8,8 @@ from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.samplers.options import SamplerOptions
 
+PROCESSES = ("workers", "replicated", "ray")  # that step environments beside the main one
+
 
 def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
     """Refuse a sampler that cannot be, with these environments or this algorithm.
@@ -17,20 +19,24 @@ def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
     """
     num_envs, native = env.num_envs, env.vectorization == "native"
     check_sizes(num_envs, sampler.workers or 1, sampler.groups or 1)
-    if native and sampler.sampler in ("workers", "replicated"):
+    if sampler.sampler == "ray" and sampler.workers is None:
+        raise UsageError(
+            "sampler=ray: on how many actors, of a CPU of the cluster each? Give --workers"
+        )
+    if native and sampler.sampler in PROCESSES:
         raise UsageError(
             f"sampler={sampler.sampler} and vectorization=native: a native vector environment "
             "steps its environments in threads of its own; choose --sampler serial (with --groups "
             "2 they alternate), or --vectorization in-process"
         )
-    if sampler.sampler == "replicated" and (sampler.groups or 1) > 1:
+    if sampler.sampler in ("replicated", "ray") and (sampler.groups or 1) > 1:
         raise UsageError(
-            f"groups={sampler.groups} and sampler=replicated: each process steps and answers its "
-            "own environments in turn; leave out --groups, or choose --sampler workers"
+            f"groups={sampler.groups} and sampler={sampler.sampler}: each process steps and "
+            "answers its own environments in turn; leave out --groups, or choose --sampler workers"
         )
-    if sampler.sampler == "replicated" and sampler.acting_device not in ("auto", "cpu"):
+    if sampler.sampler in ("replicated", "ray") and sampler.acting_device not in ("auto", "cpu"):
         raise UsageError(
-            f"acting_device={sampler.acting_device} and sampler=replicated: each process answers "
+            f"acting_device={sampler.acting_device} and sampler={sampler.sampler}: each answers "
             "its environments on the CPU; choose --sampler workers, or serial"
         )
     if sampler.asynchronous and sampler.on_worker_failure == "drop":
@@ -64,7 +70,7 @@ def check_sizes(num_envs: int, workers: int, groups: int) -> None:
 def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
     """Options that change nothing beside the others, and what would give them an effect."""
     idle: dict[str, str] = {}
-    processes = sampler.sampler in ("workers", "replicated")
+    processes = sampler.sampler in PROCESSES
     if not processes:
         idle["workers"] = "add --sampler workers or replicated"
         idle["on_worker_failure"] = "add --sampler workers or replicated"

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from small_queue import PretendedRuns, Sweeping, jobs, write_run
+from small_queue import SLOTS, PretendedRuns, Sweeping, jobs, write_run
 
 from rlpyt.launch import journal, queue
 from rlpyt.launch.children import StarterDied
@@ -193,6 +193,43 @@ def test_a_starter_that_dies_again_and_again_ends_the_sweep(folder):
     with pytest.raises(RuntimeError, match="died 3 times: no memory"):
         Sweeping(folder, runs).run(jobs(1))
     assert runs.closed
+
+
+def test_a_run_that_is_lost_with_its_node_goes_on_as_long_as_it_gets_further(folder):
+    """A node's death is no fault of a run's, unless the run causes it."""
+    steps = iter(range(60, 1000))
+
+    class Further(PretendedRuns):
+        def hear(self, seconds):
+            answers = super().hear(seconds)
+            if {"ended": "run-0", "code": None} in answers:
+                log = folder / "run-0" / "progress.csv"
+                log.write_text(f"env_steps,eval/return_mean\n{next(steps)},7\n")
+            return answers
+
+    runs = Further({"run-0": [None] * 5, "run-1": [None] * 5})
+    sweeping = Sweeping(folder, runs, retries=1)
+    assert sweeping.run(jobs(2)) == "finished"
+    assert sweeping.states() == ["finished", "cut"]
+    kinds = [(name, argv[0]) for name, argv, _ in runs.started]
+    assert kinds.count(("run-0", "resume")) == 5
+    assert kinds.count(("run-1", "resume")) < 3
+
+
+def test_a_cluster_that_lost_a_node_has_fewer_runs_at_once(folder):
+    class Shrinking(PretendedRuns):
+        def hear(self, seconds):
+            answers = super().hear(seconds)
+            if len(self.started) == 3:
+                del slots[1:]
+            return answers
+
+    runs, slots = Shrinking(), [*SLOTS]
+    sweeping = Sweeping(folder, runs)
+    sweeping.queue.slots = slots
+    sweeping.run(jobs(6))
+    assert sweeping.states() == ["finished"] * 6
+    assert [slot.number for _, _, slot in runs.started][4:] == [0, 0]
 
 
 def test_a_run_that_another_process_trains_is_waited_for_and_not_begun(folder):

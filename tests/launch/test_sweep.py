@@ -205,6 +205,16 @@ def test_what_cannot_be_made_is_refused_before_anything_starts(capsys):
     assert "runs/mine is there and is no sweep's" in capsys.readouterr().err
 
 
+def test_where_ray_is_missing_it_says_so(capsys, monkeypatch):
+    words = ["sweep", *SHORT.split(), "--name", "s", "--ray-address", "127.0.0.1:1"]
+    assert main(words) == 2
+    assert "add --backend ray" in capsys.readouterr().err
+    monkeypatch.delitem(sys.modules, "rlpyt.launch.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main([*words, "--backend", "ray"]) == 2
+    assert "pip install 'rlpyt[ray]'" in capsys.readouterr().err
+
+
 def test_python_runs_and_adds_to_a_sweep_and_refuses_another_command_for_a_run():
     few = {"env_steps": 600, "num_envs": 4, "horizon": 25, "minibatch_size": 50}
     few |= {"eval_episodes": 1, "mode": "quiet", "name": "s", "slots": 1}
