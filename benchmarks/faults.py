@@ -1,14 +1,14 @@
 """The fault matrix: what becomes of a run when something fails, under every sampler.
 
-    python benchmarks/faults.py                                    all cells, and 200 kills at random moments
-    python benchmarks/faults.py --faults "Ctrl-C" --samplers workers replicated --kills 0
-    python benchmarks/faults.py --kills 50 --only-kills --minutes 10
-    python benchmarks/faults.py --list                             names of rows and columns
+    python benchmarks/faults.py                all cells, and 200 kills at random moments
+    python benchmarks/faults.py --faults "Ctrl-C" "step sleeps" --samplers workers replicated
+    python benchmarks/faults.py --only-kills --kills 50 --minutes 10
+    python benchmarks/faults.py --list         names of rows and columns
 
-Each cell is a run in a process of its own, looked at from outside; what must follow is in `fault_cells.py`.
-One JSON line a cell is printed, and a summary at the end. results/faults/matrix.json and README.md hold the
-newest of each cell: a part that is run again takes the place of what was there. Exits with 1 where a cell
-failed. On a machine with other work raise --patience.
+Each cell is a run in a process of its own, looked at from outside; what must follow is in
+`fault_cells.py`. One JSON line a cell is printed, and a summary at the end. matrix.json and
+README.md in results/faults hold the newest of each cell: a part that is run again takes the place
+of what was there. Exits with 1 where a cell failed. On a machine with other work raise --patience.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ RESULTS = Path(__file__).parents[1] / "results" / "faults"
 
 def main() -> int:
     args = arguments()
+    # A shell starts what runs in its background with SIGINT ignored, and all would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if args.list:
         print(*FAULTS, "", *SAMPLERS, sep="\n")
         return 0
@@ -40,10 +43,8 @@ def main() -> int:
         todo += cells(args.faults, args.samplers, args.methods, args.policies)
     todo += kills(args.kills, args.samplers)
     if args.missing:
-        known = {
-            (x["row"], x["sampler"], x["number"])
-            for x in fault_table.kept(args.out / "matrix.json")
-        }
+        lines = fault_table.kept(args.out / "matrix.json")
+        known = {(line["row"], line["sampler"], line["number"]) for line in lines}
         todo = [cell for cell in todo if (cell.row, cell.sampler, cell.number) not in known]
     begun, found = time.monotonic(), []
     try:
@@ -88,14 +89,17 @@ def arguments() -> argparse.Namespace:
     add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS), metavar="COLUMN")
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="of starting")
     add("--policies", nargs="+", choices=POLICIES, default=list(POLICIES), help="after a failure")
-    add("--kills", type=int, default=200, help="SIGKILLs at random moments, over the samplers")
+    add("--kills", type=int, help="SIGKILLs at random moments, over the samplers; 200 of all rows")
     add("--only-kills", action="store_true")
     add("--missing", action="store_true", help="only cells that are not in the matrix yet")
     add("--minutes", type=float, default=float("inf"), help="after which no other cell is begun")
     add("--patience", type=float, default=1.0, help="by which all times are multiplied")
     add("--out", type=Path, default=RESULTS)
     add("--list", action="store_true")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.kills is None:
+        args.kills = 200 if args.only_kills or args.faults == list(FAULTS) else 0
+    return args
 
 
 if __name__ == "__main__":
