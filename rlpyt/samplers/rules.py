@@ -23,6 +23,12 @@ def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
             "steps its environments in threads of its own; choose --sampler serial (with --groups "
             "2 they alternate), or --vectorization in-process"
         )
+    if native and env.decorrelate:
+        raise UsageError(
+            f"decorrelate={env.decorrelate} and vectorization=native: a native vector environment "
+            "steps all its environments together; choose --vectorization in-process, or leave out "
+            "--decorrelate"
+        )
     if sampler.sampler == "replicated" and (sampler.groups or 1) > 1:
         raise UsageError(
             f"groups={sampler.groups} and sampler=replicated: each process steps and answers its "
