@@ -100,7 +100,7 @@ FAULTS = {
     "slow start": Fault("harmless", "slow", "init"),
     "start never ends": Fault("hang", "sleep", "init", says="did not (answer|return) for 4 s"),
     "prints, stdout closed": Fault("harmless", "print"),
-    "prints, reader of stdout gone": Fault("harmless", "print"),
+    "prints, reader of stdout gone": Fault("error", "print", says="BrokenPipe"),
     "worker SIGKILLed while it writes": Fault(
         "helper", signals=("SIGKILL",), says="SIGKILL", basic=True
     ),

@@ -84,6 +84,8 @@ def misbehave(how: str) -> None:
             raise ValueError("a fault of its own")
         case "unpicklable":
             raise Unpicklable(lambda: None)
+        case "broken pipe":
+            raise BrokenPipeError(32, "Broken pipe")
         case "sys.exit":
             sys.exit(0)
         case "print":
