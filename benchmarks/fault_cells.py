@@ -113,13 +113,15 @@ FAULTS = {
     "Ctrl-C twice": Fault("main", signals=("SIGINT", "SIGINT")),
     "SIGTERM": Fault("main", signals=("SIGTERM",)),
     "SIGKILL of the main process": Fault("main", signals=("SIGKILL",), basic=True),
-    "the same while a step loops in C": Fault("main", "loop in C", signals=("SIGKILL",)),
+    "SIGKILL of the main process while a step loops in C": Fault(
+        "main", "loop in C", signals=("SIGKILL",)
+    ),
     "Ctrl-C while a step sleeps": Fault("main", "sleep", signals=("SIGINT",)),
     "/dev/shm of 64 kB": Fault("limit"),
-    "files of at most 16 kB (ulimit -f)": Fault("limit", says="ulimit -f", code=2),
-    "30 descriptors (ulimit -n)": Fault("limit", says="ulimit -n|Too many open files", code=2),
+    "files of at most 16 kB (ulimit -f)": Fault("limit", says="ulimit -f"),
+    "30 descriptors (ulimit -n)": Fault("limit", says="ulimit -n|Too many open files"),
     "a replay larger than memory": Fault(
-        "limit", says="GiB|MB", code=2, options="--replay-size 2000000M --env-steps 2000000M"
+        "limit", says="GiB|MB", options="--replay-size 2000000M --env-steps 2000000M"
     ),
 }
 
@@ -266,17 +268,13 @@ def interval(cell: Cell) -> int:
 def command(cell: Cell, folder: Path) -> list[str]:
     """What the cell's main process is to do, as arguments of `rlpyt`."""
     fault, sampler, every = cell.injected, cell.under, interval(cell)
-    steps = "100M" if fault.signals else "2000"
-    if fault.kind in ("helper", "sampler") and cell.policy != "raise":
-        steps = "20000"
     if sampler.native:
         algo = "impala" if sampler.asynchronous else "a2c"
         what = f"{algo} --env PongNoFrameskip-v4 --horizon 8"
-        steps = "100M" if fault.signals else "256"
     else:
         what = "dqn --env small_workers:Faulty --horizon 4 --batch-size 16 --replay-ratio 1"
         what += " --learning-starts 200" + ("" if fault.options else " --replay-size 2000")
-    length = "" if fault.options else f" --env-steps {steps}"
+    length = "" if fault.options else f" --env-steps {_steps(cell)}"
     argv = f"train {what}{length} --preset none --num-envs 4 --seed 1 --device cpu --threads 1"
     argv += f" --compile off --eval-episodes 0 --checkpoint-interval {every} --log-interval {every}"
     start = START_TIMEOUT if _hangs_at_start(fault) else 60
@@ -291,6 +289,16 @@ def command(cell: Cell, folder: Path) -> list[str]:
         kwargs["once"] = folder / "once"
         given += ["--env-kwargs", *(f"{name}={value}" for name, value in kwargs.items())]
     return given
+
+
+def _steps(cell: Cell) -> str:
+    """Length of its run: what is ended from outside goes on until then."""
+    signals, native = cell.injected.signals, cell.under.native
+    if signals and (cell.injected.kind == "main" or cell.policy == "raise"):
+        return "100M"
+    if signals:
+        return "1000" if native else "40000"
+    return "256" if native else "2000"
 
 
 def _hangs_at_start(fault: Fault) -> bool:

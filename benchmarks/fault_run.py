@@ -45,7 +45,7 @@ def run(cell: Cell, patience: float = 1.0) -> dict[str, Any]:
     """
     begun, mark = time.monotonic(), uuid.uuid4().hex
     found: dict[str, Any] = {"row": cell.row, "sampler": cell.sampler, "number": cell.number}
-    with tempfile.TemporaryDirectory(prefix="faults-") as name:
+    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:
         attempt = _Attempt(cell, Path(name), mark, patience)
         before = shared_names()
         try:
@@ -55,6 +55,8 @@ def run(cell: Cell, patience: float = 1.0) -> dict[str, Any]:
             failed = ""
         except Failed as error:
             failed = str(error)
+        except Exception as error:  # a checkpoint that cannot be read, say: it is this cell's
+            failed = repr(error)
         finally:
             for pid in marked(mark):
                 with suppress(ProcessLookupError):
@@ -167,7 +169,7 @@ class _Attempt:
         elif fault.kind == "main":
             self._until(process, _after(begun + self.chance.uniform(0, SPAN)), "a moment")
         else:
-            wait = self.chance.uniform(0, 1.5)
+            wait = self.chance.uniform(0, 1.0)
             self._until(process, lambda: self._logged() > 0, "its first steps")
             self._until(process, _after(time.monotonic() + wait), "a moment")
         sent = 0.0
@@ -193,8 +195,11 @@ class _Attempt:
         """The number of the process that is struck: its file of stacks begins with it."""
         kind, sampler = self.cell.injected.kind, self.cell.under
         name = "sampler" if kind == "sampler" else sampler.helper
-        text = (self.run / "stacks" / f"{name}.txt").read_text()
-        return int(re.findall(r"^process (\d+)$", text, re.M)[-1])
+        file = self.run / "stacks" / f"{name}.txt"
+        pids = re.findall(r"^process (\d+)$", file.read_text() if file.exists() else "", re.M)
+        if not pids:
+            raise Failed(f"has no process {name}")
+        return int(pids[-1])
 
     def _injected(self) -> float | None:
         """When the environment misbehaved."""
