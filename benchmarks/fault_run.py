@@ -27,7 +27,8 @@ from rlpyt import checkpoint
 
 HERE = Path(__file__).parent
 GONE = 2.0  # seconds from the end of the main process to that of all others
-SPAN = 8.0  # seconds from the start of a run in which random moments lie
+SPAN = 8.0  # seconds from the start of a run in which kills at random moments lie
+WAIT = 1.0  # seconds from the first steps of a run in which the other random moments lie
 WINDOWS = 128  # environment steps that a run may be ahead of what it has logged or saved
 LIMITS = {"files of at most 16 kB (ulimit -f)": "FSIZE=16384",
           "30 descriptors (ulimit -n)": "NOFILE=30"}  # fmt: skip
@@ -166,11 +167,12 @@ class _Attempt:
         if fault.how:
             self._until(process, lambda: (self.folder / "once").exists(), "the environment's fault")
             time.sleep(0.5)
-        elif fault.kind == "main":
-            self._until(process, _after(begun + self.chance.uniform(0, SPAN)), "a moment")
+        elif self.cell.number:
+            moment = begun + self.chance.uniform(0, SPAN * self.patience)
+            self._until(process, _after(moment), "a moment")
         else:
-            wait = self.chance.uniform(0, 1.0)
             self._until(process, lambda: self._logged() > 0, "its first steps")
+            wait = self.chance.uniform(0, WAIT)
             self._until(process, _after(time.monotonic() + wait), "a moment")
         sent = 0.0
         for name in fault.signals:
