@@ -59,7 +59,7 @@ def test_without_a_compiler_a_run_stays_eager_and_says_so(monkeypatch: pytest.Mo
 def test_where_files_are_limited_to_less_than_compiling_writes_a_run_stays_eager(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the compiler cannot write it does not tell of: it tries again and again."""
+    """Compiling would fail after minutes, in which nothing is learned."""
     for limit, compiled in ((COMPILED_FILE, True), (COMPILED_FILE - 1, False), (2**20, False)):
         monkeypatch.setattr("resource.getrlimit", lambda which, n=limit: (n, n))
         found = resolve.resolve(dqn(10**7), 0, 5000, False)

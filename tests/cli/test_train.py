@@ -200,7 +200,7 @@ def test_a_broken_pipe_of_an_environment_is_its_fault_and_not_the_end_of_who_rea
     argv += ["--env-kwargs", "column=0", "how=broken pipe"]
     with pytest.raises(BrokenPipeError) as caught:
         main(argv)
-    assert "in environment 0 of 8 (small_workers:Faulty), step(" in caught.value.__notes__[0]
+    assert "in environment 0 of 16 (small_workers:Faulty), step(" in caught.value.__notes__[0]
     assert json.loads((the_run() / "run.json").read_text())["status"] == "failed"
 
 
