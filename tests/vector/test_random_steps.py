@@ -80,7 +80,7 @@ def test_masked_actions_are_not_taken():
 
 ACTIONS = {
     "discrete": spaces.Discrete(5, start=-2),
-    "multi-discrete": spaces.MultiDiscrete([[2, 3], [4, 5]]),
+    "multi-discrete": spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])),
     "bits": spaces.MultiBinary((2, 3)),
     "bounded": spaces.Box(np.array([-2.0, 0.0]), np.array([1.0, 5.0]), dtype=np.float64),
     "unbounded": spaces.Box(np.array([-np.inf, 0.0]), np.array([np.inf, np.inf]), dtype=np.float64),
