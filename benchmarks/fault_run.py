@@ -46,6 +46,7 @@ def run(cell: Cell, patience: float = 1.0) -> dict[str, Any]:
     """
     begun, mark = time.monotonic(), uuid.uuid4().hex
     found: dict[str, Any] = {"row": cell.row, "sampler": cell.sampler, "number": cell.number}
+    found |= {"patience": patience} if patience != 1 else {}
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:
         attempt = _Attempt(cell, Path(name), mark, patience)
         before = shared_names()

@@ -50,6 +50,10 @@ def write(folder: Path, lines: Sequence[Line], rows: Sequence[str], columns: Seq
     (folder / "matrix.json").write_text(json.dumps(content, indent=1) + "\n")
     facts = ", ".join(f"{name} {value}" for name, value in about.items() if name != "step_timeout")
     text = HEAD.format(timeout=about["step_timeout"])
+    busy = [line for line in lines if "patience" in line]
+    if busy:
+        facts += f". {len(busy)} of {len(lines)} cells were run beside other work, and their times"
+        facts += f" allowed to be {max(line['patience'] for line in busy):g} times as long"
     text += f"{facts}.\n\n{table(lines, rows, columns)}\n\n{failures(lines)}"
     (folder / "README.md").write_text(text)
 

@@ -75,7 +75,12 @@ def test_a_cell_that_is_run_again_takes_the_place_of_what_was_there(matrix, tmp_
     ]
     matrix.write(tmp_path, lines, ROWS, COLUMNS, ABOUT)
     text = (tmp_path / "README.md").read_text()
-    assert "None of 3 failed" in text and "time-out of 2 s" in " ".join(text.split())
+    assert "None of 3 failed" in text and "beside other work" not in text
+    matrix.write(tmp_path, [*lines[:2], lines[2] | {"patience": 4.0}], ROWS, COLUMNS, ABOUT)
+    text = (tmp_path / "README.md").read_text()
+    assert "1 of 3 cells were run beside other work" in text and "time-out of 2 s" in " ".join(
+        text.split()
+    )
     content = json.loads((tmp_path / "matrix.json").read_text())
     assert content["summary"] == {"cells": 3, "failed": 0, "kills": 0, "which": []}
 
