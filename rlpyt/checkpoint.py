@@ -26,7 +26,7 @@ from typing import Any
 import safetensors.torch
 
 from rlpyt import tree_format
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, reason_of
 from rlpyt.faultpoints import faultpoint
 from rlpyt.tree_format import like as like
 
@@ -168,7 +168,7 @@ def write(checkpoint: Path | str, env_steps: int, state: Any) -> None:
         shutil.rmtree(part, ignore_errors=True)
         if (old := _hidden(checkpoint, "old")).exists() and not checkpoint.exists():
             os.rename(old, checkpoint)
-        what = f"{error.strerror}; {checkpoint} not written, the checkpoints before it are whole"
+        what = f"{reason_of(error)}; {checkpoint} not written, the checkpoints before it are whole"
         raise OSError(error.errno, what) from error
 
 

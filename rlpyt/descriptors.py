@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
-_forking = threading.local()
+_starting = threading.local()  # of which kind, where it matters
 
 
 @final
@@ -38,7 +38,7 @@ class Descriptor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         number = self.fileno()
-        if getattr(_forking, "now", False):
+        if getattr(_starting, "forking", False):
             return _again, (number,)
         # Imported here: a run without processes needs none of it.
         from multiprocessing.context import get_spawning_popen
@@ -46,6 +46,10 @@ class Descriptor:
 
         if get_spawning_popen() is None:
             raise TypeError("a descriptor goes to another process only while that is started")
+        duplicates = getattr(_starting, "duplicates", None)
+        if duplicates is not None:
+            number = os.dup(number)
+            duplicates.append(number)
         return _received, (DupFd(number),)
 
 
@@ -61,8 +65,23 @@ def _received(passed: Any) -> Descriptor:
 @contextmanager
 def forking() -> Iterator[None]:
     """While entered descriptors are pickled for a fork, which keeps their numbers."""
-    _forking.now = True
+    _starting.forking = True
     try:
         yield
     finally:
-        _forking.now = False
+        _starting.forking = False
+
+
+@contextmanager
+def spawning() -> Iterator[None]:
+    """While entered descriptors are pickled for a new interpreter.
+
+    It is given their numbers as they are, and none of them twice: each gets one of its own.
+    """
+    _starting.duplicates = []
+    try:
+        yield
+    finally:
+        for number in _starting.duplicates:
+            os.close(number)
+        _starting.duplicates = None

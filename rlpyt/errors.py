@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from collections.abc import Sequence
@@ -90,6 +91,13 @@ def warn_beside(text: str) -> None:
         if first is None:
             raise
         first.add_note(text)
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says of an error, and the remedy where a limit of the process is behind."""
+    if error.errno == errno.EFBIG:
+        return f"{error.strerror}: raise the limit of a file's size (ulimit -f unlimited)"
+    return error.strerror or str(error)
 
 
 class WaitedTooLong(TimeoutError):

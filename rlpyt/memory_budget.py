@@ -71,6 +71,17 @@ def require_shared(needed: int, root: Path = Path("/")) -> None:
         )
 
 
+def file_too_large(size: int) -> str:
+    """Why a file of so many bytes could not be written here, by `ulimit -f`; "" where it could."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit == resource.RLIM_INFINITY or size <= limit:
+        return ""
+    return (
+        f"compiling writes files of up to {size >> 20} MB, and the limit of a file's size is "
+        f"{limit / 2**20:.3g} MB (ulimit -f)"
+    )
+
+
 def available_bytes(root: Path = Path("/")) -> int | None:
     """Memory that this process can still take; None where the system does not say.
 

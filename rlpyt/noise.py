@@ -21,6 +21,7 @@ ACTION_NOISE: Final = 5
 EVALUATION_NOISE: Final = 7
 GLOBAL_GENERATORS: Final = 9
 REPLAY: Final = 10
+RANDOM_STEPS: Final = 11  # before a run begins
 
 _BLOCK = 256  # rows drawn at once per column; resets seeded at once
 
@@ -58,6 +59,10 @@ class ResetSeeds:
             words = sequence.generate_state(_BLOCK).tolist()
             self._blocks[column] = (block, words)
         return words[k % _BLOCK]
+
+    def random_steps(self, column: int) -> np.random.Generator:
+        """Draws the steps that a column's environment takes before the run begins."""
+        return np.random.default_rng([self._root, RANDOM_STEPS, self._first + column])
 
     def global_generators(self, column: int, k: int, calls: int) -> int:
         """A seed for those of a process whose first column this is.

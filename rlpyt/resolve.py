@@ -13,9 +13,11 @@ from typing import Any, Literal
 import torch
 
 from rlpyt import noise, torchrun
+from rlpyt.algos.learner import COMPILED_FILE
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.cores import allowed_cores
 from rlpyt.errors import UsageError
+from rlpyt.memory_budget import file_too_large
 from rlpyt.noise import ResetSeeds
 from rlpyt.ranks import Ranks
 from rlpyt.run import Run
@@ -174,6 +176,8 @@ def _compilation(run: Run, images: bool, device: str) -> tuple[bool, str]:
         return False, f"eager: {updates:,} updates gain less than compiling them takes"
     if not _has_compiler():
         return False, "eager: no C++ compiler (g++ or clang++) was found"
+    if why := file_too_large(COMPILED_FILE):
+        return False, f"eager: {why}"
     return True, f"compiled: {updates:,} updates gain more than compiling takes"
 
 

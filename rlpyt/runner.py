@@ -69,7 +69,7 @@ class Runner:
         self.ranks, self._agreed = ranks.world(), ""
         self.recorder, self.console, self.stop = recorder, console, stop
         self.hooks = hooks or Hooks()
-        self.episodes = Episodes(run.env.num_envs)
+        self.episodes = Episodes(run.env.num_envs, partial=run.env.decorrelate > 0)
         self.best_return = -float("inf")
         self._new_best = False
         self.evaluation: Evaluation | None = None

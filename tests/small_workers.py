@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,6 +84,12 @@ def misbehave(how: str) -> None:
             raise ValueError("a fault of its own")
         case "unpicklable":
             raise Unpicklable(lambda: None)
+        case "broken pipe":
+            raise BrokenPipeError(32, "Broken pipe")
+        case "sys.exit":
+            sys.exit(0)
+        case "print":
+            print("x" * 100_000, flush=True)
         case "exit 0":
             os._exit(0)
         case "exit 3":

@@ -29,7 +29,8 @@ def in_process(
     **options: Any,
 ) -> InProcess:
     spec = describe(factory(0), EnvOptions(factory, num_envs=num_envs, **options))
-    return InProcess([factory(b) for b in range(num_envs)], spec, ResetSeeds(seed, role))
+    envs, most = [factory(b) for b in range(num_envs)], options.get("decorrelate", 0)
+    return InProcess(envs, spec, ResetSeeds(seed, role), decorrelate=most)
 
 
 def step(envs: InProcess, steps: int, act: Callable[[int, Row], None] | None = None) -> Row:

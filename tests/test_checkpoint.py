@@ -334,7 +334,9 @@ def test_a_full_file_system_is_an_error_with_its_reason(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, timeout=60
     )
-    assert done.stdout.splitlines()[0].endswith("the checkpoints before it are whole"), done.stderr
+    says = done.stdout.splitlines()[0]
+    assert says.endswith("the checkpoints before it are whole"), done.stderr
+    assert "raise the limit of a file's size (ulimit -f unlimited)" in says
     assert done.stdout.splitlines()[1] == "1"
     assert names(folder) == ["000000000001"]
 

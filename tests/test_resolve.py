@@ -4,10 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from torch import nn
 
 from rlpyt import resolve
+from rlpyt.algos.learner import COMPILED_FILE, Learner
 from rlpyt.algos.options import DQNOptions, PPOOptions, R2D1Options
 from rlpyt.envs.options import EnvOptions
+from rlpyt.errors import UsageError
+from rlpyt.models.flat import Adam
 from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 
@@ -50,6 +54,19 @@ def test_without_a_compiler_a_run_stays_eager_and_says_so(monkeypatch: pytest.Mo
     monkeypatch.setattr(resolve, "_has_compiler", lambda: False)
     found = resolve.resolve(dqn(10**7), 0, 5000, False)
     assert not found.compile and "no C++ compiler" in found.reasons["compile"]
+
+
+def test_where_files_are_limited_to_less_than_compiling_writes_a_run_stays_eager(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compiling would fail after minutes, in which nothing is learned."""
+    for limit, compiled in ((COMPILED_FILE, True), (COMPILED_FILE - 1, False), (2**20, False)):
+        monkeypatch.setattr("resource.getrlimit", lambda which, n=limit: (n, n))
+        found = resolve.resolve(dqn(10**7), 0, 5000, False)
+        assert found.compile == compiled
+        assert compiled or "ulimit -f" in found.reasons["compile"]
+    with pytest.raises(UsageError, match="compile=on: .*256 MB.* 1 MB .*unlimited.*--compile off"):
+        Learner(nn.Linear(1, 1), lambda parameters: Adam(parameters, eps=1e-5), 0.5, compile=True)
 
 
 @pytest.mark.parametrize("asked", ["on", "off"])

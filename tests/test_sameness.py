@@ -10,7 +10,9 @@ from small_sampling import fingerprint, outcome_of, trained
 
 from rlpyt import training
 from rlpyt.cli import main
+from rlpyt.cli.train import parse
 from rlpyt.folder import RunFolder
+from rlpyt.samplers.choose import choose
 
 KINDS = ["ppo", "lstm", "dqn", "r2d1", "sac"]
 
@@ -88,7 +90,17 @@ def test_a_run_from_before_there_were_samplers_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--workers 2", "--workers has no effect.*add --sampler workers"),
+        ("--sampler serial --workers 2", "--workers has no effect.*choose --sampler workers"),
+        (
+            "--sampler serial --on-worker-failure restart",
+            "--on-worker-failure has no effect.*choose --sampler workers",
+        ),
+        ("--on-worker-failure raise", "--on-worker-failure has no effect"),
+        ("--workers 2 --vectorization native", "workers=2 and vectorization=native"),
+        (
+            "--on-worker-failure drop --vectorization native",
+            "on_worker_failure=drop and vectorization=native",
+        ),
         ("--groups 2", "--groups has no effect.*--sampler workers, or --vectorization native"),
         ("--sampler workers --workers 9", "workers=9 for num_envs=8: .*at most --workers 8"),
         ("--sampler workers --groups 2 --workers 5", "in 2 groups.*at most --workers 4"),
@@ -97,6 +109,7 @@ def test_a_run_from_before_there_were_samplers_goes_on(tmp_path):
         ("--asynchronous", "choose impala or appo"),
         ("--max-restarts 3", "--max-restarts has no effect.*--on-worker-failure"),
         ("--max-lag 3", "--max-lag has no effect.*--asynchronous"),
+        ("--record-schedule", "--record-schedule has no effect.*--asynchronous"),
         ("--workers 0", "workers=0 must be at least 1"),
         ("--env-step-timeout -1", "env_step_timeout=-1.0 must be a finite number"),
     ],
@@ -105,3 +118,37 @@ def test_what_cannot_be_combined_is_refused_with_the_remedy(options, says, capsy
     argv = ["train", "ppo", "--env", "CartPole-v1", *options.split()]
     assert main(argv) == 2
     assert re.search(says, " ".join(capsys.readouterr().err.split()))
+
+
+def test_a_schedule_is_not_recorded_anew_where_one_is_followed(capsys):
+    argv = ["train", "dqn", "--env", "CartPole-v1", "--asynchronous", "--schedule", "FILE"]
+    assert main([*argv, "--record-schedule"]) == 2
+    says = "--record-schedule has no effect.*as --schedule says; leave out one"
+    assert re.search(says, " ".join(capsys.readouterr().err.split()))
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ("--workers 2", ("workers", 2)),
+        ("--on-worker-failure restart", ("workers", None)),
+        ("--on-worker-failure drop --sampler replicated", ("replicated", None)),
+        ("", ("serial", 0)),
+    ],
+)
+def test_what_only_processes_have_means_processes(options, chosen):
+    """`--sampler auto`: no other could do what is asked for."""
+    run, _ = parse(["ppo", "--env", "CartPole-v1", *options.split()])
+    found = choose(run.sampler, run.env, images=False, cores=2)
+    kind, workers = chosen
+    assert found.sampler == kind and workers in (None, found.workers)
+    atari, _ = parse(["ppo", "--env", "ALE/Pong-v5", *options.split()])
+    found = choose(atari.sampler, atari.env, images=True, cores=2)
+    assert found.vectorization == ("in-process" if options else "native")
+
+
+def test_an_asynchronous_run_has_a_process_that_can_be_started_again():
+    run, _ = parse(
+        ["dqn", "--env", "CartPole-v1", "--asynchronous", "--on-worker-failure", "restart"]
+    )
+    assert choose(run.sampler, run.env, images=False, cores=2).sampler == "serial"

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from rlpyt.algos.reduction import Reduction
+from rlpyt.errors import UsageError
+from rlpyt.memory_budget import file_too_large
 from rlpyt.models.flat import FlatParameters, Optimizer
 from rlpyt.models.memory import Memory
 from rlpyt.ranks import Ranks, world
 
+COMPILED_FILE = 256 << 20  # bytes at most: PyTorch 2.13's C++ headers, compiled once, take 156 MB
 COMPARED_EVERY = 500  # updates: what several ranks train must be the same on all of them
 Loss = Callable[..., tuple[Tensor, Tensor]]
 
@@ -166,6 +169,9 @@ def _compiled(
     PyTorch 2.13 follows a gradient inside of what it compiles, if it is told to; an older one
     compiles the passes forward and backward one by one.
     """
+    # It would fail after minutes, and leave half a header that later runs take for a whole one.
+    if why := file_too_large(COMPILED_FILE):
+        raise UsageError(f"compile=on: {why}; raise it (ulimit -f unlimited), or --compile off")
     import torch._dynamo.config as dynamo
 
     if hasattr(dynamo, "trace_autograd_ops"):

@@ -56,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WorkerError as error:  # its own traceback tells where; this process's does not
         _complain(f"rlpyt {command}: {error}")
         return 1
-    except BrokenPipeError:
+    except BrokenPipeError as error:
+        if getattr(error, "__notes__", ()):  # an environment's, which names it: of its simulator
+            raise
         # Who read the output has gone (| head): nothing is left to say, and nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0

@@ -39,6 +39,10 @@ class EnvOptions:
     max_episode_steps: Annotated[int | None, arg(metavar="INT")] = None
     """Truncate episodes after so many steps; unset: as the environment is registered."""
 
+    decorrelate: int = 0
+    """Before training begins each environment takes 1 to so many random steps, so that episodes do
+    not end together: they are no steps of the run, and the episode open then is not reported."""
+
     info: tuple[str, ...] = ()
     """Numbers of the environment's info kept as columns of the rows (absent: NaN)."""
 
@@ -61,6 +65,8 @@ class EnvOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name}={value} must be at least 1")
+        if self.decorrelate < 0:
+            raise UsageError(f"decorrelate={self.decorrelate} must not be negative; 0 takes none")
         _ = self.kwargs  # a malformed one is told of now
 
     @property

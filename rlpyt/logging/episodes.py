@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RECENT = 100  # episodes in `rollout/return_100`, as in the Gymnasium leaderboard's "solved"
 
+Segment = tuple[int, int, float, int]  # row it ended with, column, return, length
 Infos = Mapping[tuple[int, int], Mapping[str, float]]  # (row, column) -> numbers
 
 
@@ -38,14 +39,16 @@ class Episodes:
 
     Args:
         num_envs: B.
+        partial: rows begin within an episode of each column, which is not reported.
     """
 
-    def __init__(self, num_envs: int) -> None:
+    def __init__(self, num_envs: int, partial: bool = False) -> None:
         self.env_steps = 0
         self.total = 0  # episodes that ended in the whole run
         self.recent: deque[Episode] = deque(maxlen=RECENT)
         self._return = np.zeros(num_envs)  # of the open episode of each column
         self._length = np.zeros(num_envs, np.int64)
+        self._partial = np.full(num_envs, partial)  # whether the open episode of a column is one
         self._line = _Line()
 
     def count(
@@ -81,7 +84,8 @@ class Episodes:
         env_steps = self.env_steps + live.sum(1).cumsum()  # [T], when each row arrived
         self.env_steps = int(env_steps[-1])
         episodes = []
-        for t, b, raw_return, length in self._segments(reward, live, events, cut):
+        found = self._whole(self._segments(reward, live, events, cut), events)
+        for t, b, raw_return, length in found:
             info = {name: float(x[t + 1, b]) for name, x in dict(rows.env_info).items()}
             info |= (infos or {}).get((t + 1, b), {})
             present = {name: x for name, x in info.items() if x == x}
@@ -122,6 +126,7 @@ class Episodes:
             "counts": np.array([self.env_steps, self.total], np.int64),
             "return": self._return.copy(),
             "length": self._length.copy(),
+            "partial": self._partial.copy(),
             "recent_column": np.array([x.column for x in recent], np.int64),
             "recent_env_steps": np.array([x.env_steps for x in recent], np.int64),
             "recent_return": np.array([x.raw_return for x in recent], np.float64),
@@ -134,6 +139,7 @@ class Episodes:
         self.env_steps, self.total = (int(x) for x in state["counts"])
         self._return[:] = state["return"]
         self._length[:] = state["length"]
+        self._partial[:] = state.get("partial", False)
         names = ("recent_column", "recent_env_steps", "recent_return", "recent_length")
         columns = [state[name].tolist() for name in names]
         self.recent = deque((Episode(*x) for x in zip(*columns, strict=True)), maxlen=RECENT)
@@ -147,9 +153,21 @@ class Episodes:
         self.env_steps += int(live.sum())
         return []
 
+    def _whole(self, found: list[Segment], events: np.ndarray) -> list[Segment]:
+        """Leave out episodes whose beginning is not among the rows: the first of some columns.
+
+        Args:
+            events: [T, B], where an episode ended, or was cut.
+        """
+        if not self._partial.any():
+            return found
+        first, partial = events.argmax(0), self._partial.copy()
+        self._partial &= ~events.any(0)
+        return [x for x in found if not (partial[x[1]] and x[0] == first[x[1]])]
+
     def _segments(
         self, reward: np.ndarray, live: np.ndarray, events: np.ndarray, cut: np.ndarray
-    ) -> list[tuple[int, int, float, int]]:
+    ) -> list[Segment]:
         """Cut each column, all [T, B], behind its events; carry what stays open.
 
         Returns:

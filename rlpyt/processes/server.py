@@ -10,11 +10,12 @@ import sys
 import threading
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
+from rlpyt.descriptors import spawning
 from rlpyt.errors import UsageError, WaitedTooLong
 from rlpyt.processes import first as beginning
 from rlpyt.processes.parcel import Parcel
@@ -91,7 +92,7 @@ def _start_in_thread(process: BaseProcess, preload: Sequence[str] | None) -> Non
     def start() -> None:
         try:
             resource_tracker.ensure_running()  # it unblocks signals: before they are held back
-            with _signals_held_back():
+            with _signals_held_back(), spawning() if preload is None else nullcontext():
                 if preload is not None:
                     _prepare_server(preload)
                 process.start()

@@ -31,7 +31,7 @@ import numpy as np
 from rlpyt.arrays import tree_items, tree_map
 from rlpyt.block import Block
 from rlpyt.checkpoint import Damaged, sync
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, reason_of
 from rlpyt.faultpoints import faultpoint
 from rlpyt.ring import Ring
 
@@ -106,7 +106,8 @@ class Segments:
         except OSError as error:
             for part in self.folder.glob(".*.part"):
                 part.unlink(missing_ok=True)
-            what = f"{error.strerror}; {self.folder} not saved, the checkpoints before it are whole"
+            why = reason_of(error)
+            what = f"{why}; {self.folder} not saved, the checkpoints before it are whole"
             raise OSError(error.errno, what) from error
         envs = self.ring.sizes.tolist()
         return {"format": FORMAT, "envs": envs, "fields": self._fields, "blocks": parts}

@@ -38,7 +38,7 @@ def choose(
     reasons: dict[str, str] = {}
     sampler, workers, groups = options.sampler, options.workers, options.groups
     if sampler == "auto":
-        sampler = "serial"
+        sampler = "workers" if options.wants_processes else "serial"
         found = recommended.find(env.name, env.num_envs, agent, lambda x: _fits(x, options, env))
         if found is not None:
             sampler, env = found.sampler, replace(env, vectorization=found.vectorization)
@@ -63,7 +63,8 @@ def _fits(found: Recommendation, options: SamplerOptions, env: EnvOptions) -> bo
     """Whether what was found to be fast can be had beside what the options fix."""
     native = choose_vectorization(env, cores=2) == "native"
     return (
-        options.workers in (None, found.workers)
+        not (options.wants_processes and found.sampler == "serial")
+        and options.workers in (None, found.workers)
         and options.groups in (None, found.groups)
         and env.vectorization in ("auto", found.vectorization)
         and (native or found.vectorization == "in-process")

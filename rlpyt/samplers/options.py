@@ -22,7 +22,8 @@ class SamplerOptions:
     """serial: all in this process. workers: processes step the environments, this one answers.
     replicated: each process steps and answers its own. ray: so do actors on the machines of the Ray
     cluster that this one belongs to (needs the extra `ray`). auto: what `rlpyt bench sampler`
-    recommended for the environment on this machine, else serial."""
+    recommended for the environment on this machine, else serial; workers where --workers is given,
+    or --on-worker-failure."""
 
     workers: Annotated[int | None, arg(metavar="INT")] = None
     """Processes; unset: one less than the allowed cores (workers), or as many (replicated). Actors
@@ -65,6 +66,18 @@ class SamplerOptions:
 
     schedule: Annotated[str | None, arg(metavar="FILE")] = None
     """Asynchronous: such a file, as which to collect in turn with the learning: the same run."""
+
+    @property
+    def wants_processes(self) -> bool:
+        """Whether environments are to be stepped by processes of their own, of whatever kind.
+
+        Where that is left open, a number of them says so, and so does what is to be done where one
+        fails: in one process there is none that could. An asynchronous run always has one.
+        """
+        if self.sampler != "auto":
+            return self.sampler != "serial"
+        fails = self.on_worker_failure != "raise" and not self.asynchronous
+        return self.workers is not None or fails
 
     def may_restart(self, restarts: int, error: WorkerError) -> bool:
         """Whether another process may take a failed one's place; the error says why not.

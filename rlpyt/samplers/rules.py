@@ -8,8 +8,6 @@ from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
 from rlpyt.samplers.options import SamplerOptions
 
-PROCESSES = ("workers", "replicated", "ray")  # that step environments beside the main one
-
 
 def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
     """Refuse a sampler that cannot be, with these environments or this algorithm.
@@ -23,11 +21,17 @@ def check(sampler: SamplerOptions, env: EnvOptions, algo: Any) -> None:
         raise UsageError(
             "sampler=ray: on how many actors, of a CPU of the cluster each? Give --workers"
         )
-    if native and sampler.sampler in PROCESSES:
+    if native and sampler.wants_processes:
         raise UsageError(
-            f"sampler={sampler.sampler} and vectorization=native: a native vector environment "
+            f"{_processes(sampler)} and vectorization=native: a native vector environment "
             "steps its environments in threads of its own; choose --sampler serial (with --groups "
             "2 they alternate), or --vectorization in-process"
+        )
+    if native and env.decorrelate:
+        raise UsageError(
+            f"decorrelate={env.decorrelate} and vectorization=native: a native vector environment "
+            "steps all its environments together; choose --vectorization in-process, or leave out "
+            "--decorrelate"
         )
     if sampler.sampler in ("replicated", "ray") and (sampler.groups or 1) > 1:
         raise UsageError(
@@ -67,13 +71,22 @@ def check_sizes(num_envs: int, workers: int, groups: int) -> None:
         )
 
 
+def _processes(sampler: SamplerOptions) -> str:
+    """The option that asks for processes."""
+    if sampler.sampler != "auto":
+        return f"sampler={sampler.sampler}"
+    if sampler.workers is not None:
+        return f"workers={sampler.workers}"
+    return f"on_worker_failure={sampler.on_worker_failure}"
+
+
 def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
     """Options that change nothing beside the others, and what would give them an effect."""
     idle: dict[str, str] = {}
-    processes = sampler.sampler in PROCESSES
-    if not processes:
-        idle["workers"] = "add --sampler workers or replicated"
-        idle["on_worker_failure"] = "add --sampler workers or replicated"
+    processes = sampler.wants_processes
+    if not processes:  # asked for serial: else they would have been a wish for processes
+        idle["workers"] = "choose --sampler workers or replicated"
+        idle["on_worker_failure"] = "choose --sampler workers or replicated"
     if not processes and env.vectorization != "native":
         idle["groups"] = "add --sampler workers, or --vectorization native"
     if sampler.on_worker_failure == "raise":
@@ -81,6 +94,8 @@ def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
     if not sampler.asynchronous:
         for name in ("max_lag", "acting_device", "record_schedule", "schedule"):
             idle[name] = "add --asynchronous"
+    elif sampler.schedule is not None:
+        idle["record_schedule"] = "the run collects as --schedule says; leave out one of the two"
     if sampler.asynchronous:
         idle.pop("on_worker_failure", None)
     return idle

@@ -26,11 +26,12 @@ Vectorization = Literal["in-process", "native"]
 def choose(options: EnvOptions, cores: int) -> Vectorization:
     """The faster way for training: Atari's C++ vector environment where it has two cores.
 
-    A wrapper, a mode or a difficulty needs single environments.
+    A wrapper, a mode or a difficulty needs single environments, and so do decorrelated starts.
     """
     if options.vectorization != "auto":
         return options.vectorization
-    plain = not options.wrapper and not options.kwargs.keys() & {"mode", "difficulty"}
+    switched = options.kwargs.keys() & {"mode", "difficulty"}
+    plain = not (options.wrapper or options.decorrelate or switched)
     return "native" if is_atari(options) and plain and cores > 1 else "in-process"
 
 
@@ -95,4 +96,13 @@ def in_process(
             with suppress(Exception), no_exit("close()"):  # it must not mask the first one
                 env.close()
         raise
-    return InProcess(envs, spec, seeds, columns=columns, total=total, heart=heart, resets=resets)
+    return InProcess(
+        envs,
+        spec,
+        seeds,
+        columns=columns,
+        total=total,
+        heart=heart,
+        resets=resets,
+        decorrelate=options.decorrelate if role == "train" else 0,
+    )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from rlpyt.block import fence
-from rlpyt.errors import StopAsked, WaitedTooLong, WorkerError
+from rlpyt.errors import WaitedTooLong, WorkerError
 from rlpyt.processes.control import Control
 from rlpyt.processes.handle import Child
 from rlpyt.processes.wait import LOOK, Waiting
@@ -17,7 +17,6 @@ from rlpyt.vector.handover import Handover
 from rlpyt.vector.staff import Staff, Workers
 
 TELL_AFTER = 5.0  # seconds of starting
-PATIENCE, HURRY = 10.0, 1.0  # seconds in which workers end by being asked
 
 
 @final
@@ -48,7 +47,6 @@ class Driver:
         self._waiting: Waiting | None = None  # for the workers that there are now
         self._workers: Workers | None = None
         self._asked_at = self._started_at = 0.0
-        self._patience = PATIENCE
         self._owing: set[int] = set()  # workers that were sent a message
         self._failures: list[int] = []  # process ids whose end was told of
 
@@ -100,9 +98,6 @@ class Driver:
                 waiting.until(arrived, math.inf)
             except WorkerError as error:
                 waiting = self._go_on_without(error)
-            except StopAsked:  # who did not answer for so long will not end by being asked
-                self._patience = HURRY
-                raise
         fence()  # rows are read behind their numbers
 
     def ask(self, what: str, given: Mapping[int, Any]) -> dict[int, Any]:
@@ -123,7 +118,7 @@ class Driver:
     def close(self) -> list[WorkerError]:
         """End the workers; returns what went wrong meanwhile."""
         self._waiting = self._workers = None
-        errors = self._staff.close(self._patience)
+        errors = self._staff.close()
         return [error for error in errors if error.pid not in self._failures]
 
     def _call(self, i: int, message: Any) -> Control:

@@ -26,6 +26,7 @@ from rlpyt.processes.heart import CLOSE, RESET, RESTORE, SNAPSHOT, STEP, Heart
 from rlpyt.rows import Row
 from rlpyt.vector import snapshots
 from rlpyt.vector.action_log import ActionLog
+from rlpyt.vector.random_steps import RandomSteps
 from rlpyt.vector.values import flag, number
 from rlpyt.vector.values import numbers as numbers
 
@@ -44,6 +45,7 @@ class InProcess:
         total: how many columns the run has.
         heart: beats before each call of an environment, where somebody watches.
         resets: [B] int64, where it counts the resets of each column; None: in memory of its own.
+        decorrelate: random steps that each takes at most before the first row; 0: none.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class InProcess:
         total: int | None = None,
         heart: Heart | None = None,
         resets: Any = None,
+        decorrelate: int = 0,
     ) -> None:
         self.spec, self.num_envs = spec, len(envs)
         self.groups = (slice(0, self.num_envs),)
@@ -80,6 +83,7 @@ class InProcess:
         self._rewards = array("d", [0.0] * self.num_envs)
         self._rewards_read = np.frombuffer(self._rewards)  # the same memory
         self._cut: list[int] = []  # columns whose next row begins after a lost episode
+        self._decorrelate = decorrelate
         self._extras = spec.mask is not None or bool(spec.env_info)
 
     def beat_by_row(self) -> None:
@@ -101,6 +105,8 @@ class InProcess:
         self._log, self._cut = ActionLog(self.num_envs), []
         for b in range(self.num_envs):
             self._reset(row, b)
+        if self._decorrelate:
+            self._step_at_random(row)
         self._rest()
         row.reward[:] = 0
         row.first[:] = True
@@ -247,6 +253,40 @@ class InProcess:
         self._rest()
         for what in failed:
             warn_beside(what)
+
+    def _step_at_random(self, row: Row) -> None:
+        """Have every environment take random steps of its own number; `row` is what arrives then.
+
+        All end together, and their actions are in the log: an episode that is open then can be
+        brought back like any other.
+        """
+        most, draw = self._decorrelate, self._seeds.random_steps
+        steps = [RandomSteps(self.spec, draw(number), most) for number in self._numbers]
+        tree_map(lambda x: x.fill(0), row.action)
+        for left in range(max(own.count for own in steps), 0, -1):
+            stepped = [b for b, own in enumerate(steps) if own.count >= left]
+            for b in stepped:
+                if steps[b].count == left:
+                    self._log.begin(b)
+                steps[b].answer(row, b)
+            actions = self._read(row.action)
+            self._log.append(row.action)
+            for b in stepped:
+                if self._ends(row, b, actions[b]):
+                    self._reset(row, b)
+
+    def _ends(self, row: Row, b: int, action: Any) -> bool:
+        """Step one environment, and write what it observes; whether its episode is over."""
+        self._beat(b, STEP)
+        try:
+            value, _, terminated, truncated, info = self._envs[b].step(action)
+            self._write(row.observation, b, value)
+            if self._extras:
+                self._record(row, b, value, info)
+            return flag(terminated) or flag(truncated)
+        except BaseException as error:
+            self._name(error, b, f"step({action!r})")
+            raise
 
     def _reset(self, row: Row, b: int) -> None:
         count = self._resets[b]

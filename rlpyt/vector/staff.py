@@ -79,7 +79,7 @@ class Staff(ABC):
         """End what is left of a failed one, if this process can."""
 
     @abstractmethod
-    def close(self, seconds: float) -> list[WorkerError]:
+    def close(self) -> list[WorkerError]:
         """End those that this process started, the slow ones by force; what went wrong."""
 
 
@@ -153,12 +153,12 @@ class Hired(Staff):
         processes, workers = self._there()
         processes.forget(workers.children[i])
 
-    def close(self, seconds: float) -> list[WorkerError]:
+    def close(self) -> list[WorkerError]:
         processes, self._processes, self._workers = self._processes, None, None
         if processes is None:
             return []
         try:
-            return processes.stop(seconds)
+            return processes.stop()
         finally:
             processes.close()
 
@@ -206,6 +206,6 @@ class Lent(Staff):
 
     dismiss = replace
 
-    def close(self, seconds: float) -> list[WorkerError]:
+    def close(self) -> list[WorkerError]:
         """Nothing: the main process ends them."""
         return []

@@ -194,6 +194,16 @@ def test_an_environments_fault_is_one_message_and_1(capsys):
     assert json.loads((the_run() / "run.json").read_text())["status"] == "failed"
 
 
+def test_a_broken_pipe_of_an_environment_is_its_fault_and_not_the_end_of_who_reads():
+    """Its simulator has gone: exit code 0 would hide that."""
+    argv = ["train", "a2c", "--env", "small_workers:Faulty", "--env-steps", "1k", "--quiet"]
+    argv += ["--env-kwargs", "column=0", "how=broken pipe"]
+    with pytest.raises(BrokenPipeError) as caught:
+        main(argv)
+    assert "in environment 0 of 16 (small_workers:Faulty), step(" in caught.value.__notes__[0]
+    assert json.loads((the_run() / "run.json").read_text())["status"] == "failed"
+
+
 def test_profile_says_where_the_time_went(capsys):
     long = ["8k" if word == "2k" else word for word in SHORT]  # enough samples for each part
     assert main(["train", "a2c", *long, "--quiet", "--profile"]) == 0

@@ -119,6 +119,30 @@ def test_a_cut_drops_the_open_episode_and_its_lost_action_is_no_step() -> None:
             assert episodes.env_steps == 8
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_where_rows_begin_within_an_episode_it_is_not_reported(seed: int) -> None:
+    """Of each column the first that ends, or is cut, is not; in windows and over a resume."""
+    x = stream(np.random.default_rng(seed), 60, 3, ends=0.1, cuts=0.05)
+    last = x["terminated"] | x["truncated"]
+    over = (last & ~x["first"] | x["cut"])[1:]  # [T, B]
+    reported, episodes, whole, found = Episodes(3), Episodes(3, partial=True), [], []
+    for a in range(0, 59, 7):
+        window = rows(x, a, min(a + 8, 60))
+        whole, found = whole + reported.count(window), found + episodes.count(window)
+        state, episodes = episodes.state(), Episodes(3)
+        episodes.load(state)
+    first = [e for e in whole if e.env_steps <= steps_at(x, over, e.column)]
+    assert found == [e for e in whole if e not in first]
+    assert len(first) <= 3 < len(found)
+
+
+def steps_at(x: dict[str, Any], over: np.ndarray, column: int) -> int:
+    """Environment steps when the first episode of a column ended."""
+    last = x["terminated"] | x["truncated"]
+    live = ~last[:-1] & ~x["cut"][1:]
+    return int(live[: int(over[:, column].argmax()) + 1].sum())
+
+
 def test_a_cut_just_after_the_boundary_takes_back_no_counted_step() -> None:
     x = stream(np.random.default_rng(0), 7, 1, ends=0.0, cuts=0.0)
     episodes = Episodes(1)

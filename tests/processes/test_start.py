@@ -59,6 +59,24 @@ def _third_block(memory: Memory) -> np.ndarray:
     return memory.zeros(np.zeros(3))
 
 
+def test_what_every_child_has_already_can_be_handed_over_once_more(processes):
+    """A driver's bell is that of the main process, say; nothing of a start stays open here."""
+    bell, memory = processes.bell, Memory()
+    memory.zeros(np.zeros(3))
+
+    def look() -> Any:
+        bell.ring()
+        return memory.zeros(np.zeros(3)).size, bell.fileno() > 2
+
+    assert told(processes, look) == (3, True)
+    before = len(os.listdir("/proc/self/fd"))
+    child = processes.start("teller", tell, look)
+    assert child.control.receive(30) == (3, True)
+    processes.forget(child)
+    del child  # its memory, with the last who sees it
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_other_parts_than_were_made_are_refused_in_a_child(processes):
     memory = Memory()
     memory.zeros(np.zeros(3))

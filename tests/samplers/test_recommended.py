@@ -136,6 +136,10 @@ def test_what_an_option_names_is_not_overruled():
     named = chosen(sampler="replicated", workers=4)
     assert (named.sampler, named.workers) == ("replicated", 4)
     assert chosen(workers=1).workers == 1
+    assert (chosen(workers=3).sampler, chosen(workers=3).workers) == ("workers", 3)
+    keep("CartPole-v1", 8, AGENT, [SERIAL])
+    assert chosen(workers=2).sampler == chosen(on_worker_failure="drop").sampler == "workers"
+    keep("CartPole-v1", 8, AGENT, [SERIAL, WORKERS, replace(WORKERS, workers=1, groups=1)])
     assert chosen(groups=1).groups == 1
 
 

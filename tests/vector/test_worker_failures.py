@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import warnings
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -83,13 +84,13 @@ def test_an_environment_that_cannot_be_closed_masks_nothing():
     assert len(collect(faulty(where="close")).reward)
 
 
-def test_a_close_that_hangs_does_not_hide_what_failed():
+def test_a_close_that_hangs_does_not_hide_what_failed(monkeypatch):
     kwargs = {"column": 2, "how": "raise", "k": 20}
     given: Any = {"sampler": "workers", "workers": 2, "env_step_timeout": 1.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the other worker's close is told of
         parts = parts_of("ppo", "small_workers:Stuck", kwargs, **given)
-        parts.sampler.envs._driver._patience = 0.3
+        monkeypatch.setattr(Processes, "stop", partialmethod(Processes.stop, 0.3))
         with pytest.raises(WorkerError, match="failed: ValueError: a fault of its own"):
             collect(parts)
 
