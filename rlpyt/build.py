@@ -128,6 +128,11 @@ def _check_ranks(run: Run, resolved: Resolved) -> None:
             f"compile=on with {resolved.ranks} ranks: the loss of {run.algo_name} normalizes "
             "advantages over all of them, which no compiled function can; choose --compile off"
         )
+    if getattr(run.model, "batch_norm", False):
+        raise UsageError(
+            f"batch_norm with {resolved.ranks} ranks: each would normalize by its own rows; choose "
+            "--no-batch-norm, or --layer-norm"
+        )
     if run.sampler.asynchronous:
         raise UsageError(
             f"asynchronous with {resolved.ranks} ranks: they would have to agree on windows that "

@@ -33,8 +33,16 @@ ALGOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "ddpg process": ("ddpg", {"exploration": "ou"}, {"layer_norm": True}),
     "td3": ("td3", {"critics": 3}, {"critic_sizes": (6, 5)}),
     "sac": ("sac", {}, {}),
-    "sac fixed": ("sac", {"temperature": 0.1, "n_step": 2}, {"state_dependent_std": False}),
-    "redq": ("sac", {"critics": 4, "policy_delay": 3}, {}),
+    "crossq fixed": (
+        "sac",
+        {"temperature": 0.1, "n_step": 2},
+        {"state_dependent_std": False, "batch_norm": True, "batch_norm_warm_up": 2},
+    ),
+    "redq dropout": (
+        "sac",
+        {"critics": 4, "policy_delay": 3},
+        {"critic_dropout": 0.2, "critic_layer_norm": True},
+    ),
     "d4pg": ("d4pg", {"n_step": 5}, {}),
     "ddpg lstm": ("ddpg", {**SEQUENCES, "exploration": "ou"}, {"memory": "lstm"}),
     "td3 gru": ("td3", {**SEQUENCES, "zero_state": True}, {"memory": "gru"}),

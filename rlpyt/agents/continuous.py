@@ -72,7 +72,8 @@ class SquashedAgent(QValueAgent):
         return 0
 
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
-        return None, copies((critics,))[0]
+        joint = getattr(critics, "joint", False)
+        return None, None if joint else copies((critics,))[0]
 
     def _noise(self, normals: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(normals)
@@ -86,19 +87,23 @@ class SquashedAgent(QValueAgent):
             return distribution.mode(parameters), process
         return distribution.sample(parameters, noise), process
 
-    def sample(self, inputs: Inputs, state: Any, noise: Tensor) -> tuple[Tensor, Tensor, Any]:
+    def sample(
+        self, inputs: Inputs, state: Any, noise: Tensor, counted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Any]:
         """Actions of the policy, through which gradients flow.
 
         Args:
             inputs: [T, B, ...] or [B, ...].
             state: the actor's, as fed at the first row.
             noise: [..., d] or [..., *shape] normals.
+            counted: [...] bool, rows that batch normalization is of; None: of those before.
 
         Returns:
             action [..., *shape], its log-density [...], and the state fed at the row after the
             last.
         """
-        output, state = self._run(self.actor, inputs, state)
+        given = () if counted is None else (counted,)
+        output, state = self._run(self.actor, inputs, state, *given)
         distribution = self.distribution
         action, log_prob = distribution.sample_log_prob(distribution.parameters(output), noise)
         return action, log_prob, state

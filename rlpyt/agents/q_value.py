@@ -75,7 +75,7 @@ class QValueAgent(nn.Module, ABC):
         self.model: Any = Networks(actor, critics, self._make_policy(options))
         target_actor, target_critics = self._targets(actor, critics)
         self.target_actor: Any = target_actor  # None, where targets are made with the actor itself
-        self.target_critics: Any = target_critics
+        self.target_critics: Any = target_critics  # None, where the critics are their own
         self._valued = bool(tree_leaves(critics.initial_state(1)))  # critics remember
         self._recurrent = self._valued or bool(tree_leaves(actor.initial_state(1)))
         vars(self).update(  # found without nn.Module.__getattr__: faster
@@ -197,6 +197,8 @@ class QValueAgent(nn.Module, ABC):
         action: Tensor,
         frozen: bool = False,
         count: int | None = None,
+        masks: Any = None,
+        counted: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """What each of C critics says of the return of an action.
 
@@ -206,17 +208,26 @@ class QValueAgent(nn.Module, ABC):
             action: [..., *shape] of each row.
             frozen: whether gradients reach the action alone: for the loss of the actor.
             count: of so many critics, the first ones; None: of all C.
+            masks: which units stay, where others are dropped (`models.ensemble`); None: all.
+            counted: [...] bool, rows that batch normalization is of; None: of those before.
 
         Returns:
             z [C, ..., K], and the state fed at the row after the last.
         """
-        return self._run(self.critics, inputs, state, action, frozen, count)
+        given = () if masks is None and counted is None else (masks, counted)
+        return self._run(self.critics, inputs, state, action, frozen, count, *given)
 
     def target_z(
-        self, inputs: Inputs, state: Any, action: Tensor, subset: Tensor | None = None
+        self,
+        inputs: Inputs,
+        state: Any,
+        action: Tensor,
+        subset: Tensor | None = None,
+        masks: Any = None,
     ) -> tuple[Tensor, Any]:
         """The same of the target critics: of all, or of those with the numbers [M] int64."""
-        return self._run(self.target_critics, inputs, state, action, False, subset)
+        given = () if masks is None else (masks,)
+        return self._run(self.target_critics, inputs, state, action, False, subset, *given)
 
     def _run(self, network: Any, *inputs: Any) -> Any:
         if self.precision == "float32":

@@ -1,11 +1,13 @@
 """Soft actor-critic (Haarnoja et al., 2018b, "Soft Actor-Critic Algorithms and Applications").
 
-Options make of it ensembles of critics (REDQ, Chen et al., 2021, algorithm 1) and truncated
-mixtures of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1).
+Options make of it ensembles of critics (REDQ, Chen et al., 2021, algorithm 1), truncated mixtures
+of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1), critics with dropout (DroQ, Hiraoka
+et al., 2022, algorithm 2) and without target networks (CrossQ, Bhatt et al., 2024, section 4).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any, final
 
@@ -17,7 +19,9 @@ from rlpyt.algos.options import SACOptions
 from rlpyt.algos.q_value import Draws, QValueLearning, least
 from rlpyt.algos.q_value_batch import Batch
 from rlpyt.algos.replay_learning import Items
+from rlpyt.algos.target_network import optimizer_of
 from rlpyt.algos.temperature import Temperature
+from rlpyt.arrays import tree_map
 from rlpyt.functional import live_mean
 from rlpyt.replays.replay import Replay
 
@@ -41,7 +45,7 @@ class SAC(QValueLearning):
         fixed = options.temperature
         initial = options.initial_temperature if fixed is None else fixed
         self._learned = fixed is None
-        optimizer = self._optimizer if self._learned else None
+        optimizer = optimizer_of(replace(options, adam_beta1=0.9)) if self._learned else None
         self.temperature = Temperature(initial, agent.device, optimizer)
         wanted = options.target_entropy  # unset: as in appendix D
         self.target_entropy = -float(prod(agent.action_shape)) if wanted is None else wanted
@@ -49,9 +53,13 @@ class SAC(QValueLearning):
         # the mean of all.
         self._pools = options.values == "quantile"
         self._subset = not self._pools and options.target_critics < options.critics
+        judge = "mean" if self._pools or self._subset else "least"
+        self._judge = judge if options.actor_judge is None else options.actor_judge
+        self._joint = agent.target_critics is None
 
     def draw(self, items: Items) -> Draws:
-        draws = Draws(following=self.following_normals(items), action=self.normals(items))
+        normals = {"following": self.following_normals(items), "action": self.normals(items)}
+        draws = super().draw(items).replace(**normals)
         if not self._subset:
             return draws
         order = torch.randperm(self.options.critics, generator=self.generator)
@@ -59,21 +67,50 @@ class SAC(QValueLearning):
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """min_i Q_i'(s', a') with a' from the policy, and -alpha log pi(a'|s') (eq. 3 and 5)."""
-        agent, states = self.agent, batch.states
-        action, log_prob, _ = agent.sample(batch.following, states.actor, draws.following)
-        fed = states.target_critics
-        z, _ = agent.target_z(batch.following, fed, action, draws.subset)  # [C or M, R, N, K]
-        z = lowest(z, self.options.drop_quantiles) if self._pools else least(agent.returns, z)
-        return z, -self.temperature() * log_prob
+        action, bonus = self.following_action(batch, draws)
+        fed, subset, masks = batch.states.target_critics, draws.subset, draws.targets
+        z, _ = self.agent.target_z(batch.following, fed, action, subset, masks)
+        return self.reduced(z), bonus
+
+    @torch.no_grad()
+    def following_action(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """a' of the policy [R, N, *shape], and its entropy's worth [R, N]."""
+        states, noise = batch.states, draws.following
+        action, log_prob, _ = self.agent.sample(batch.following, states.actor, noise)
+        return action, -self.temperature() * log_prob
+
+    def reduced(self, z: Tensor) -> Tensor:
+        """What targets are made of: of critics' returns [C or M, R, N, K], [R, N, K']."""
+        return (
+            lowest(z, self.options.drop_quantiles) if self._pools else least(self.agent.returns, z)
+        )
+
+    def compared(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """As `QValueLearning.compared`; without target networks both in one pass of one batch, of
+        which the normalization is (Bhatt et al., 2024, figure 2)."""
+        if not self._joint:
+            return super().compared(batch, draws)
+        action, bonus = self.following_action(batch, draws)
+        inputs = tree_map(lambda *x: torch.cat(x), batch.inputs, batch.following)  # [2T, N, ...]
+        actions = torch.cat([batch.action, action])
+        live = batch.live.repeat(2, 1)
+        both, _ = self.agent.z(inputs, (), actions, masks=draws.critics, counted=live)
+        z, following = both.chunk(2, dim=1)  # [C, T, N, K] each
+        following = following.detach()
+        if draws.subset is not None:
+            following = following.index_select(0, draws.subset)
+        return z, self.bootstrapped(batch, self.reduced(following), bonus)
 
     def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """alpha log pi(a|s) - min_i Q_i(s, a) with a from the policy, through whose noise the
         gradient flows; the mean over live rows (eq. 7 and 9)."""
         agent, states, live = self.agent, batch.states, batch.live
-        action, log_prob, _ = agent.sample(batch.inputs, states.actor, draws.action)
-        z, _ = agent.z(batch.inputs, states.critics, action, frozen=True)
+        counted = live if self._joint else None
+        action, log_prob, _ = agent.sample(batch.inputs, states.actor, draws.action, counted)
+        fed, masks = states.critics, draws.judges
+        z, _ = agent.z(batch.inputs, fed, action, frozen=True, masks=masks)
         value = agent.returns.value(z)  # [C, T, N]
-        value = value.mean(0) if self._pools or self._subset else value.amin(0)
+        value = value.mean(0) if self._judge == "mean" else value.amin(0)
         alpha = self.temperature()
         loss = live_mean(alpha * log_prob - value, live)
         return loss, torch.stack((loss, -live_mean(log_prob, live), alpha)).detach()

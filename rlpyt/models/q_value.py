@@ -11,8 +11,9 @@ from rlpyt.algos.options import DDPGOptions, QValueOptions
 from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.models.actor import Actor
-from rlpyt.models.critics import Chosen, Critics, bounded, shares_trunk
+from rlpyt.models.critics import Critics, bounded, shares_trunk
 from rlpyt.models.options import ActorQOptions
+from rlpyt.models.parallel import Chosen
 from rlpyt.returns import CategoricalReturn, Expected, QuantileReturn, Returns
 from rlpyt.rows import Inputs
 
@@ -21,6 +22,7 @@ class ActorModel(Protocol):
     """What the agent asks of its actor: `models.Actor`, or a module of the user's.
 
     It may offer `shares_trunk` = True: its state is the critics', and is fed to it with theirs.
+    Beside joint critics it takes the rows that its normalization is of, as `models.Actor` does.
     """
 
     reads: frozenset[str]
@@ -30,7 +32,11 @@ class ActorModel(Protocol):
 
 
 class CriticsModel(Protocol):
-    """What the agent asks of its critics: `models.Critics`, or a module of the user's."""
+    """What the agent asks of its critics: `models.Critics`, or a module of the user's.
+
+    What `models.Critics` takes beyond this goes with what it offers: `masks`, which draws what its
+    dropout drops, and `joint` = True, by which there is no copy of it for targets.
+    """
 
     reads: frozenset[str]
 

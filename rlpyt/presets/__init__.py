@@ -39,7 +39,7 @@ _MODULES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "r2d1": (r2d1, _Q_LEARNING),
     "ddpg": (ddpg, (*_Q_VALUE, *_BENCHMARKS)),
     "td3": (td3, (*_Q_VALUE, *_BENCHMARKS)),
-    "sac": (sac, (*_Q_VALUE, *_BENCHMARKS, "redq", "tqc")),
+    "sac": (sac, (*_Q_VALUE, *_BENCHMARKS, "redq", "tqc", "droq", "crossq")),
     "d4pg": (d4pg, (*_Q_VALUE, "control-suite")),
 }
 _REFUSED = {  # families whose actions an algorithm cannot give

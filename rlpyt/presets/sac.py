@@ -190,6 +190,53 @@ def tqc(env: Any) -> Run:
     return replace(run, algo=algo, model=model, preset="sac/tqc")
 
 
+def droq(env: Any) -> Run:
+    """DroQ: two critics with dropout and layer normalization, twenty updates a step."""
+    return Run(
+        env=EnvOptions(env, num_envs=1),
+        # Hiraoka et al. (2022), algorithm 2, and the authors' code (main.py, and the README's table
+        # of dropout rates: 0.01 on each task): G = 20, the actor once a step. Their target
+        # entropies are MBPO's, by task; here minus the number of dimensions.
+        algo=SACOptions(
+            horizon=1,
+            gamma=0.99,
+            lr=3e-4,
+            batch_size=256,
+            replay_size=1_000_000,
+            replay_ratio=20 * 256.0,
+            learning_starts=5000,
+            policy_delay=20,
+            actor_judge="mean",
+        ),
+        model=ActorQOptions(hidden_sizes=(256, 256), critic_layer_norm=True, critic_dropout=0.01),
+        loop=LoopOptions(env_steps=125_000),  # their Hopper; 300k elsewhere
+        preset="sac/droq",
+    )
+
+
+def crossq(env: Any) -> Run:
+    """CrossQ: batch normalization, wide critics, no target networks, one update a step."""
+    return Run(
+        env=EnvOptions(env, num_envs=1),
+        # Bhatt et al. (2024), and the authors' code (train.py, algo crossq): Adam's beta1 0.5, the
+        # actor every third update, critics of 2048 x 2048 units.
+        algo=SACOptions(
+            horizon=1,
+            gamma=0.99,
+            lr=1e-3,
+            adam_beta1=0.5,
+            batch_size=256,
+            replay_size=1_000_000,
+            replay_ratio=256.0,
+            learning_starts=5000,
+            policy_delay=3,
+        ),
+        model=ActorQOptions(hidden_sizes=(256, 256), critic_sizes=(2048, 2048), batch_norm=True),
+        loop=LoopOptions(env_steps=1_000_000),
+        preset="sac/crossq",
+    )
+
+
 def memory(env: Any) -> Run:
     """Memory tasks with bounded continuous actions: an LSTM on short sequences."""
     return Run(

@@ -137,6 +137,7 @@ def first_rows(runs: Path) -> dict[str, Any]:
     [
         ({"loop": {"compile": "on"}}, ["compile=on with 2 ranks", "--compile off"]),
         ({"sampler": {"asynchronous": True}}, ["asynchronous with 2 ranks"]),
+        ({"model": {"batch_norm": True}}, ["batch_norm with 2 ranks", "--no-batch-norm"]),
     ],
 )
 def test_what_ranks_cannot_do_together_is_refused(
@@ -147,7 +148,7 @@ def test_what_ranks_cannot_do_together_is_refused(
 
 
 def refusal(changes: dict[str, dict[str, Any]], runs: Path) -> str:
-    kind = "dqn" if "sampler" in changes else "ppo"
+    kind = {"sampler": "dqn", "model": "sac"}.get(next(iter(changes)), "ppo")
     run = run_of(kind, runs)
     parts = {name: dataclasses.replace(getattr(run, name), **x) for name, x in changes.items()}
     try:

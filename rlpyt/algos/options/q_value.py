@@ -173,9 +173,10 @@ class D4PGOptions(DDPGOptions):
 
 @dataclass(frozen=True)
 class SACOptions(QValueOptions):
-    """Soft actor-critic (Haarnoja et al., 2018), up to REDQ and TQC.
+    """Soft actor-critic (Haarnoja et al., 2018), up to REDQ, TQC, DroQ and CrossQ.
 
-    With more critics it is REDQ (Chen et al., 2021), with quantiles TQC (Kuznetsov et al., 2020).
+    With more critics it is REDQ (Chen et al., 2021), with quantiles TQC (Kuznetsov et al., 2020),
+    with dropout DroQ (Hiraoka et al., 2022), with batch normalization CrossQ (Bhatt et al., 2024).
     """
 
     temperature: float | None = None
@@ -197,3 +198,7 @@ class SACOptions(QValueOptions):
     drop_quantiles: int = 0
     """With quantiles: targets are the quantiles of all critics, without this many times `critics`
     of the greatest (TQC)."""
+
+    actor_judge: Literal["least", "mean"] | None = None
+    """What of the critics' values the actor climbs; unset: the mean with REDQ and TQC, otherwise
+    the least."""
