@@ -18,11 +18,13 @@ from rlpyt.acting import load_weights as load_weights
 from rlpyt.acting import make_agent as make_agent
 from rlpyt.acting import make_window as make_window
 from rlpyt.acting import open_agent as open_agent
+from rlpyt.agents.categorical import CategoricalAgent
 from rlpyt.agents.q_learning import QLearningAgent
 from rlpyt.algos.a2c import A2C
 from rlpyt.algos.appo import APPO
 from rlpyt.algos.d4pg import D4PG
 from rlpyt.algos.ddpg import DDPG
+from rlpyt.algos.discrete_sac import DiscreteSAC
 from rlpyt.algos.dqn import DQN
 from rlpyt.algos.entry import Entry
 from rlpyt.algos.impala import IMPALA
@@ -61,7 +63,7 @@ class Parts:
 
     spec: EnvSpec
     agent: Agent
-    algorithm: PPO | A2C | IMPALA | APPO | DQN | R2D1 | DDPG | TD3 | SAC | D4PG
+    algorithm: PPO | A2C | IMPALA | APPO | DQN | R2D1 | DDPG | TD3 | SAC | DiscreteSAC | D4PG
     sampler: Sampler
     evaluator: Evaluator
     resolved: Resolved
@@ -97,6 +99,8 @@ def build(
     memory = Memory() if resolved.sampler != "serial" or run.sampler.asynchronous else None
     replay, window, source = make_storage(run, spec, agent, resolved, memory)
     learner: Any = (WINDOW_LEARNERS | REPLAY_LEARNERS)[run.algo_name]
+    if isinstance(agent, CategoricalAgent):
+        learner = DiscreteSAC
     drawn, compiled = _generator(resolved.seed), resolved.compile
     algorithm = learner(agent, run.algo, source, run.schedule_steps, drawn, compiled)
     check = _finite(algorithm)

@@ -40,7 +40,7 @@ _MAY_BE_INFINITE = (
 _FRACTIONS = (
     *("gamma", "gae_lambda", "priority_beta", "priority_beta_end", "priority_eta", "target_tau"),
     *("epsilon_start", "epsilon_end", "epsilon_end_min", "eval_epsilon", "priority_alpha"),
-    *("ou_theta", "vtrace_lambda"),
+    *("ou_theta", "vtrace_lambda", "entropy_fraction"),
 )
 
 
@@ -163,8 +163,10 @@ def _critics_without_effect(algo: QValueOptions) -> dict[str, str]:
     if algo.values == "quantile":
         idle["target_critics"] = "targets are made of the quantiles of all critics"
     if algo.temperature is not None:
-        learned = ("initial_temperature", "temperature_lr", "target_entropy")
+        learned = ("initial_temperature", "temperature_lr", "target_entropy", "entropy_fraction")
         idle |= dict.fromkeys(learned, "leave out --temperature, which fixes it")
+    elif algo.target_entropy is not None:
+        idle["entropy_fraction"] = "leave out --target-entropy, which says how much it is"
     return idle
 
 

@@ -126,6 +126,11 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
         dataclasses.replace(SMALL_NETWORKS, batch_norm=True, batch_norm_warm_up=100),
         "Pendulum-v1",
     ),
+    "sac-discrete": (
+        SACOptions(**SMALL_Q_VALUE, n_step=2, prioritized=True),
+        SMALL_NETWORKS,
+        "CartPole-v1",
+    ),
     "d4pg": (
         D4PGOptions(**SMALL_Q_VALUE, v_min=-80.0, v_max=0.0, reward_scale=0.1),
         SMALL_NETWORKS,

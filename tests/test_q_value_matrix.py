@@ -160,11 +160,16 @@ def test_every_cell_trains_to_finite_numbers(cell):
     parts.close()
 
 
+@pytest.mark.parametrize("algo", ["ddpg", "td3", "d4pg"])
+def test_one_discrete_choice_is_sacs_alone(algo):
+    with pytest.raises(UsageError, match="dqn or sac for one Discrete choice"):
+        parts_of(lambda: SpaceZooEnv(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(3)), algo)
+
+
 @pytest.mark.parametrize("algo", ["ddpg", "td3", "sac", "d4pg"])
 @pytest.mark.parametrize(
     "action",
     [
-        spaces.Discrete(3),
         spaces.MultiDiscrete([2, 3]),
         spaces.MultiBinary(4),
         spaces.MultiBinary([2, 2]),

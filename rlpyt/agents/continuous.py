@@ -8,11 +8,12 @@ import numpy as np
 from torch import Tensor
 
 from rlpyt.agents.action_noise import exploration_noise
+from rlpyt.agents.categorical import CategoricalAgent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_value import QValueAgent, copies
 from rlpyt.algos.options import DDPGOptions, QValueOptions
 from rlpyt.distributions.squashed import SquashedGaussian
-from rlpyt.envs.spec import EnvSpec
+from rlpyt.envs.spec import Discrete, EnvSpec
 from rlpyt.models.q_value import ActorModel, CriticsModel
 from rlpyt.returns import Returns
 from rlpyt.rows import Inputs
@@ -117,11 +118,13 @@ def make_agent(
     normalizer: ObservationNormalizer | None = None,
     precision: str = "float32",
 ) -> QValueAgent:
-    """The agent of these options: deterministic, or for SAC stochastic.
+    """The agent of these options: deterministic, or for SAC stochastic, of a Discrete choice too.
 
     Args:
         networks: of `make_networks`, or the user's.
         returns, algo, normalizer, precision: as `QValueAgent` takes them.
     """
-    kind = DeterministicAgent if isinstance(algo, DDPGOptions) else SquashedAgent
+    kind: Any = DeterministicAgent if isinstance(algo, DDPGOptions) else SquashedAgent
+    if kind is SquashedAgent and isinstance(env_spec.action, Discrete):
+        kind = CategoricalAgent
     return kind(env_spec, *networks, returns, algo, normalizer, precision)

@@ -7,30 +7,26 @@ et al., 2022, algorithm 2) and without target networks (CrossQ, Bhatt et al., 20
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from rlpyt.agents.q_value import QValueAgent
 from rlpyt.algos.options import SACOptions
-from rlpyt.algos.q_value import Draws, QValueLearning, least
+from rlpyt.algos.q_value import Draws, least
 from rlpyt.algos.q_value_batch import Batch
 from rlpyt.algos.replay_learning import Items
-from rlpyt.algos.target_network import optimizer_of
-from rlpyt.algos.temperature import Temperature
+from rlpyt.algos.soft import SoftLearning
 from rlpyt.arrays import tree_map
 from rlpyt.functional import live_mean
 from rlpyt.replays.replay import Replay
 
 
 @final
-class SAC(QValueLearning):
+class SAC(SoftLearning):
     """A stochastic actor, and critics of returns that count its entropy. See `SACOptions`."""
-
-    actor_names = (*QValueLearning.actor_names, "policy/entropy", "policy/temperature")
 
     def __init__(
         self,
@@ -42,28 +38,13 @@ class SAC(QValueLearning):
         compile: bool = False,
     ) -> None:
         super().__init__(agent, options, replay, total_env_steps, generator, compile)
-        fixed = options.temperature
-        initial = options.initial_temperature if fixed is None else fixed
-        self._learned = fixed is None
-        optimizer = optimizer_of(replace(options, adam_beta1=0.9)) if self._learned else None
-        self.temperature = Temperature(initial, agent.device, optimizer)
         wanted = options.target_entropy  # unset: as in appendix D
         self.target_entropy = -float(prod(agent.action_shape)) if wanted is None else wanted
-        # TQC pools the quantiles of all critics, REDQ takes the least of a few; both are judged by
-        # the mean of all.
-        self._pools = options.values == "quantile"
-        self._subset = not self._pools and options.target_critics < options.critics
-        judge = "mean" if self._pools or self._subset else "least"
-        self._judge = judge if options.actor_judge is None else options.actor_judge
         self._joint = agent.target_critics is None
 
     def draw(self, items: Items) -> Draws:
         normals = {"following": self.following_normals(items), "action": self.normals(items)}
-        draws = super().draw(items).replace(**normals)
-        if not self._subset:
-            return draws
-        order = torch.randperm(self.options.critics, generator=self.generator)
-        return draws.replace(subset=order[: self.options.target_critics])
+        return super().draw(items).replace(**normals)
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """min_i Q_i'(s', a') with a' from the policy, and -alpha log pi(a'|s') (eq. 3 and 5)."""
@@ -109,31 +90,13 @@ class SAC(QValueLearning):
         action, log_prob, _ = agent.sample(batch.inputs, states.actor, draws.action, counted)
         fed, masks = states.critics, draws.judges
         z, _ = agent.z(batch.inputs, fed, action, frozen=True, masks=masks)
-        value = agent.returns.value(z)  # [C, T, N]
-        value = value.mean(0) if self._judge == "mean" else value.amin(0)
+        value = self.judged(agent.returns.value(z))  # [T, N]
         alpha = self.temperature()
         loss = live_mean(alpha * log_prob - value, live)
         return loss, torch.stack((loss, -live_mean(log_prob, live), alpha)).detach()
 
-    def learn_actor(
-        self, given: Any, draws: Draws, env_steps: int, rows: Tensor | None = None
-    ) -> Tensor:
-        """One update of the actor, then of the temperature by the entropy that the actor had."""
-        metrics = super().learn_actor(given, draws, env_steps, rows)
-        if self._learned:
-            options, entropy = self.options, metrics[2]
-            lr = options.lr if options.temperature_lr is None else options.temperature_lr
-            self.temperature.step(entropy, self.target_entropy, self.rate(lr, env_steps))
-        return metrics
-
-    def state(self) -> dict[str, Any]:
-        own = {"temperature": self.temperature.state()} if self._learned else {}
-        return super().state() | own
-
-    def load(self, state: dict[str, Any]) -> None:
-        super().load(state)
-        if self._learned:
-            self.temperature.load(state["temperature"])
+    def wanted_entropy(self, metrics: Tensor) -> float:
+        return self.target_entropy
 
 
 def lowest(z: Tensor, drop: int) -> Tensor:

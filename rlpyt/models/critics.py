@@ -1,4 +1,4 @@
-"""What is returned after an action of numbers: several critics as one network."""
+"""What is returned after an action: several critics as one network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlpyt.envs.spec import Box, EnvSpec
+from rlpyt.envs.spec import Box, Discrete, EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.models import encoders
 from rlpyt.models.ensemble import Ensemble, Masks
@@ -27,7 +27,8 @@ class Critics(nn.Module):
     """The returns of an action, as each of C critics sees them.
 
     Critics have a trunk (encoder and memory) in common and hidden layers of their own, which read
-    its features and the action. A vector is its own features.
+    its features and the action. A vector is its own features. Of one Discrete choice they read the
+    features alone, and give the returns of all n actions.
 
     Args:
         env_spec: observations, actions, frame stack.
@@ -49,10 +50,13 @@ class Critics(nn.Module):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.size = prod(bounded(env_spec).shape)
+        space = env_spec.action
+        self.choices = space.n if isinstance(space, Discrete) else 0
+        self.size = 0 if self.choices else prod(bounded(env_spec).shape)
         self.trunk = trunk(env_spec, options, encoder)
+        outputs = max(1, self.choices) * returns.outputs
         sizes = options.hidden_sizes if options.critic_sizes is None else options.critic_sizes
-        widths = (self.trunk.features + self.size, *sizes, returns.outputs)
+        widths = (self.trunk.features + self.size, *sizes, outputs)
         self.ensemble = Ensemble(count, widths, options)
         self.joint = options.batch_norm
         self.reads = self.trunk.reads
@@ -70,7 +74,7 @@ class Critics(nn.Module):
         self,
         inputs: Inputs,
         state: Any,
-        action: Tensor,
+        action: Tensor | None,
         frozen: bool = False,
         chosen: Chosen = None,
         masks: Masks | None = None,
@@ -78,10 +82,13 @@ class Critics(nn.Module):
     ) -> tuple[Tensor, Any]:
         """The numbers z [C, ..., K] of each critic, and the state of the row after.
 
+        Of one Discrete choice [C, ..., n, K].
+
         Args:
             inputs: [T, B, ...] or [B, ...]; without memory any leading dimensions.
             state: as fed at the first row.
-            action: [..., *shape] of each row, in units in which bounds are -1 and 1.
+            action: [..., *shape] of each row, in units in which bounds are -1 and 1; None: of one
+                Discrete choice.
             frozen: whether gradients reach the action alone, and no weights.
             chosen: of which critics.
             masks: of `Ensemble.masks` for these rows; None drops nothing.
@@ -105,24 +112,28 @@ class Critics(nn.Module):
     def values(
         self,
         features: Tensor,
-        action: Tensor,
+        action: Tensor | None,
         frozen: bool = False,
         chosen: Chosen = None,
         masks: Masks | None = None,
         counted: Tensor | None = None,
     ) -> Tensor:
-        """z [C, ..., K] of features [..., F] and action [..., *shape]."""
+        """z of features [..., F] and action [..., *shape]; see `forward`."""
         leading = features.shape[:-1]
-        action = action.reshape(*leading, self.size)
-        if len(leading) > 1:
-            features, action = features.flatten(0, -2), action.flatten(0, -2)
-            masks = masks and tuple(mask.flatten(1, -2) for mask in masks)
+        x, before = features.flatten(0, -2), None
+        if action is not None:
+            numbers = action.reshape(-1, self.size)
+            if frozen:
+                x, before = numbers, x
+            else:
+                x = torch.cat([x, numbers], -1)
+        if masks is not None and len(leading) > 1:
+            masks = tuple(mask.flatten(1, -2) for mask in masks)
         if counted is not None:
             counted = counted.flatten()
-        before = features
-        if not frozen:
-            action, before = torch.cat([features, action], -1), None
-        z = self.ensemble.forward(action, frozen, chosen, before, masks, counted)
+        z = self.ensemble.forward(x, frozen, chosen, before, masks, counted)
+        if self.choices:
+            z = z.unflatten(-1, (self.choices, -1))
         return z.unflatten(1, leading) if len(leading) > 1 else z
 
 
@@ -143,7 +154,7 @@ def bounded(env_spec: EnvSpec) -> Box:
     if not isinstance(space, Box):
         raise UsageError(
             f"{env_spec.id} has actions of {space!r}; DDPG, TD3, D4PG and SAC choose numbers of a "
-            "Box: choose ppo or a2c, which act in any space, or dqn for one Discrete choice"
+            "Box: choose ppo or a2c, which act in any space, or dqn or sac for one Discrete choice"
         )
     if not np.isfinite([space.low, space.high]).all() or not prod(space.shape):
         raise UsageError(

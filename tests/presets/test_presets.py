@@ -90,7 +90,7 @@ def test_q_learning_of_continuous_actions_is_refused_with_who_can(algo, env):
     assert presets.choose(algo, env, "default").preset == f"{algo}/default"
 
 
-@pytest.mark.parametrize("algo", ["ddpg", "td3", "sac", "d4pg"])
+@pytest.mark.parametrize("algo", ["ddpg", "td3", "d4pg"])
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5", "MinAtar/Breakout-v1"])
 def test_actors_of_continuous_actions_are_refused_discrete_ones_with_who_can(algo, env):
     with pytest.raises(UsageError, match=f"{algo} needs a continuous .* {env} .*choose ppo or a2c"):

@@ -175,6 +175,8 @@ class D4PGOptions(DDPGOptions):
 class SACOptions(QValueOptions):
     """Soft actor-critic (Haarnoja et al., 2018), up to REDQ, TQC, DroQ and CrossQ.
 
+    Of one Discrete choice it is that of Christodoulou (2019).
+
     With more critics it is REDQ (Chen et al., 2021), with quantiles TQC (Kuznetsov et al., 2020),
     with dropout DroQ (Hiraoka et al., 2022), with batch normalization CrossQ (Bhatt et al., 2024).
     """
@@ -190,7 +192,11 @@ class SACOptions(QValueOptions):
 
     target_entropy: float | None = None
     """What a learned temperature moves the policy's entropy to, in units in which actions lie in
-    [-1, 1]; unset: minus the number of their dimensions."""
+    [-1, 1]; unset: minus the number of their dimensions, or what entropy_fraction says."""
+
+    entropy_fraction: float = 0.98
+    """Of one Discrete choice the target entropy is, if unset, this part of the greatest, log n, n
+    the actions that are allowed (Christodoulou, 2019)."""
 
     target_critics: int = 2
     """Critics of which targets take the least: all, or as many drawn for each update (REDQ)."""
