@@ -19,6 +19,7 @@ from rlpyt.acting import make_agent as make_agent
 from rlpyt.acting import make_window as make_window
 from rlpyt.acting import open_agent as open_agent
 from rlpyt.agents.categorical import CategoricalAgent
+from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.agents.q_learning import QLearningAgent
 from rlpyt.algos.a2c import A2C
 from rlpyt.algos.appo import APPO
@@ -160,7 +161,9 @@ def make_storage(
     states = resolved.sampler == "replicated" or run.sampler.asynchronous
     if not isinstance(algo, ReplayOptions):
         return None, make_rows(run, spec, agent, memory, states=states), num_envs
-    row, state = example_row(spec, agent.example_kept()), agent.model.initial_state(num_envs)
+    assert not isinstance(agent, PolicyGradientAgent)
+    row = example_row(spec, agent.example_kept())
+    state = agent.kept_state(agent.model.initial_state(num_envs))
     per_row = memory_budget.row_bytes(row, state, algo.start_interval, algo.prioritized)
     memory_budget.require(min(algo.replay_size, run.loop.env_steps), per_row)
     kind = ring_of(algo.replay_memory, agent.device)

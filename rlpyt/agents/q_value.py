@@ -198,6 +198,12 @@ class QValueAgent(nn.Module, ABC):
         """
         return EvaluatedAgent(self, stochastic)
 
+    def kept_state(self, state: Any) -> Any:
+        """What of a state a replay keeps: all but the process of the exploration, which no update
+        reads."""
+        kept = state.replace(process=()) if state else ()
+        return kept if tree_leaves(kept) else ()
+
     def states(self, state: Any) -> tuple[Any, Any]:
         """What of a state the actor is fed, and what the critics."""
         if not state:
