@@ -25,7 +25,7 @@ class DiscreteSAC(SoftLearning):
     actor_names = (*SoftLearning.actor_names, "policy/target_entropy")
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
-        """V(s') = sum_a pi(a|s') (min_i Q_i'(s', a) - alpha log pi(a|s')) (eq. 10),
+        """V(s') = sum_a pi(a|s') (min_i Q_i'(s', a) - alpha log pi(a|s')),
         in two parts."""
         states, alpha = batch.states, self.temperature()
         log_p, _ = self.agent.log_policy(batch.following, states.actor)  # [R, N, n]
@@ -38,7 +38,7 @@ class DiscreteSAC(SoftLearning):
         return value, -alpha * (p * log_p).sum(-1)
 
     def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
-        """sum_a pi(a|s) (alpha log pi(a|s) - min_i Q_i(s, a)), the mean over live rows (eq. 12)."""
+        """sum_a pi(a|s) (alpha log pi(a|s) - min_i Q_i(s, a)), the mean over live rows."""
         agent, states, live = self.agent, batch.states, batch.live
         log_p, _ = agent.log_policy(batch.inputs, states.actor)  # [T, N, n]
         fed, masks = states.critics, draws.judges

@@ -2,7 +2,7 @@
 
 Options make of it ensembles of critics (REDQ, Chen et al., 2021, algorithm 1), truncated mixtures
 of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1), critics with dropout (DroQ, Hiraoka
-et al., 2022, algorithm 2) and without target networks (CrossQ, Bhatt et al., 2024, section 4).
+et al., 2022, algorithm 2) and without target networks (CrossQ, Bhatt et al., 2024).
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class SAC(SoftLearning):
 
     def reduced(self, z: Tensor) -> Tensor:
         """What targets are made of: of critics' returns [C or M, R, N, K], [R, N, K']."""
-        return (
-            lowest(z, self.options.drop_quantiles) if self._pools else least(self.agent.returns, z)
-        )
+        if self._pools:
+            return lowest(z, self.options.drop_quantiles)
+        return least(self.agent.returns, z)
 
     def compared(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """As `QValueLearning.compared`; without target networks both in one pass of one batch, of
-        which the normalization is (Bhatt et al., 2024, figure 2)."""
+        which the normalization is (Bhatt et al., 2024)."""
         if not self._joint:
             return super().compared(batch, draws)
         action, bonus = self.following_action(batch, draws)

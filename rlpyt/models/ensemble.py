@@ -23,9 +23,9 @@ Masks = tuple[Tensor, ...]
 class Ensemble(nn.Module):
     """C multilayer perceptrons as one, [N, inputs] -> [C, N, outputs].
 
-    A hidden layer is linear, dropout, layer normalization, activation (as in Hiraoka et al., 2022,
-    figure 1), each where the options ask for it; with batch normalization the inputs are normalized
-    first and what each hidden layer gives (as in Bhatt et al., 2024).
+    A hidden layer is linear, dropout, layer normalization, activation (as in Hiraoka et al., 2022),
+    each where the options ask for it; with batch normalization the inputs are normalized first and
+    what each hidden layer gives (as in Bhatt et al., 2024).
 
     Weights are [C, outputs, inputs]; each is drawn as if it were alone, one perceptron after the
     other, and equals what a list of them would have (`tests/models/test_critics.py`).
