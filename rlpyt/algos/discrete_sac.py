@@ -25,15 +25,12 @@ class DiscreteSAC(SoftLearning):
     actor_names = (*SoftLearning.actor_names, "policy/target_entropy")
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
-        """V(s') = sum_a pi(a|s') (min_i Q_i'(s', a) - alpha log pi(a|s')),
-        in two parts."""
+        """V(s') = sum_a pi(a|s') (min_i Q_i'(s', a) - alpha log pi(a|s')), in two parts."""
         states, alpha = batch.states, self.temperature()
         log_p, _ = self.agent.log_policy(batch.following, states.actor)  # [R, N, n]
         fed, subset, masks = states.target_critics, draws.subset, draws.targets
-        z, _ = self.agent.target_z(
-            batch.following, fed, None, subset, masks
-        )  # [C or M, R, N, n, 1]
-        p = log_p.exp()
+        z, _ = self.agent.target_z(batch.following, fed, None, subset, masks)
+        p = log_p.exp()  # [R, N, n], and z [C or M, R, N, n, 1]
         value = (p * z.squeeze(-1).amin(0)).sum(-1, keepdim=True)
         return value, -alpha * (p * log_p).sum(-1)
 
