@@ -17,14 +17,13 @@ VARIANTS: dict[str, Any] = {
     "td3": TD3Options(policy_delay=1),
     "sac": SACOptions(),
     "sac, fixed temperature": SACOptions(temperature=0.2),
-    "redq": SACOptions(critics=4),
-    "droq": SACOptions(actor_judge="mean", policy_delay=2),
+    "redq, dropout": SACOptions(critics=4, policy_delay=2),
     "crossq": SACOptions(policy_delay=2, n_step=2),
     "tqc": SACOptions(values="quantile", drop_quantiles=1, **FEW),
     "d4pg": D4PGOptions(**FEW),
 }
 NETWORKS: dict[str, dict[str, Any]] = {
-    "droq": {"critic_dropout": 0.2, "critic_layer_norm": True},
+    "redq, dropout": {"critic_dropout": 0.2, "critic_layer_norm": True},
     "crossq": {"batch_norm": True, "batch_norm_warm_up": 2},
 }
 

@@ -10,8 +10,7 @@ import torch
 from slow_crossq import ACTOR, CRITIC, CrossQReference
 from slow_q_value import Adam, Weights
 from small_q import items
-from small_q_value import SIZE, chance_window, drawn, everything, learner, small_agent
-from test_q_value import gradients
+from small_q_value import SIZE, chance_window, drawn, everything, gradients, learner, small_agent
 
 from rlpyt.algos.options import SACOptions
 from rlpyt.samplers.published import acting_tensors
