@@ -138,10 +138,15 @@ def _check_ranks(run: Run, resolved: Resolved) -> None:
             f"batch_norm with {resolved.ranks} ranks: each would normalize by its own rows; choose "
             "--no-batch-norm, or --layer-norm"
         )
-    if run.sampler.asynchronous:
+    if run.sampler.asynchronous and not isinstance(run.algo, ReplayOptions):
         raise UsageError(
-            f"asynchronous with {resolved.ranks} ranks: they would have to agree on windows that "
-            "come when they come; leave out --asynchronous"
+            f"asynchronous with {resolved.ranks} ranks: {run.algo_name} learns once from each "
+            "window, and ranks have not as many of them at a time; leave out --asynchronous"
+        )
+    if run.sampler.record_schedule or run.sampler.schedule:
+        raise UsageError(
+            f"a schedule with {resolved.ranks} ranks: it is of one process's windows; leave out "
+            "--record-schedule and --schedule"
         )
 
 

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 # Codes of the things that draw from the root seed. They start at 1 because NumPy pads a
-# SeedSequence with zeros: [5], [5, 0] and [5, 0, 0] are the same seed; so is [5, 1] of rank 0 that of
-# a process alone.
+# SeedSequence with zeros: [5], [5, 0] and [5, 0, 0] are the same seed. So a process alone has the
+# seeds of rank 0.
 INITIAL_WEIGHTS: Final = 1
 LEARNER: Final = 2
 TRAINING_RESETS: Final = 3

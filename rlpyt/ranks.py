@@ -13,8 +13,9 @@ a slow environment of one rank may take as long as it likes.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
-import pickle
+import signal
 import socket
 import sys
 import threading
@@ -30,12 +31,16 @@ import torch
 from torch import Tensor
 
 from rlpyt.errors import RankError, UsageError
+from rlpyt.processes.pickling import dumps, loads
 
 T = TypeVar("T")
 
 BEAT_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 60.0
 """A rank whose heart has not beaten for so long is given up, and with it the run."""
+SILENCE: Final = "RLPYT_RANK_TIMEOUT"
+"""Names another number of seconds: a matter of the network, not of the run."""
+LEAVE_SECONDS: Final = 10.0
 LONGEST: Final = timedelta(days=7)
 """Of a sum: it is hearts that say when to stop waiting."""
 
@@ -104,7 +109,7 @@ class Joined(Ranks):
         address, port = os.environ["MASTER_ADDR"], _whole("MASTER_PORT", 1)
         # torchrun's agent holds the store, which so outlasts every rank; else the first rank does.
         held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        here = self.first and not held
+        self._hosts = self.first and not held
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
         def store(host: bool) -> Any:
@@ -112,8 +117,10 @@ class Joined(Ranks):
             whole = dist.TCPStore(address, port, None, host, timeout=limit, wait_for_workers=False)
             return dist.PrefixStore(f"rlpyt/{attempt}", whole)
 
+        if held:
+            end_with_parent()
         try:
-            self._store = store(here)
+            self._store = store(self._hosts)
             # Says at once whose ranks are missing, where the group's own wait would name nobody.
             self._store.set(f"came/{self.rank}", _who(self.rank))
             _await_all(self._store, self.size, silent_seconds)
@@ -181,13 +188,18 @@ class Joined(Ranks):
         key = f"made/{self._calls}"
         if self.first:
             made = make()  # what it raises ends this rank, and the others are told of it
-            self._store.set(key, pickle.dumps(made))
+            self._store.set(key, dumps(made))
             return made
         while True:
-            with suppress(self._dist.DistStoreError):
+            try:
                 self._store.wait([key], timedelta(seconds=BEAT_SECONDS))
-                return pickle.loads(self._store.get(key))
-            if self._store.check(["failure"]):
+                return loads(self._store.get(key))
+            except self._dist.DistStoreError:  # it takes longer
+                with self._exchange():
+                    failed = self._store.check(["failure"])
+            except RuntimeError as error:
+                raise self._lost(error) from error
+            if failed:
                 raise self._lost()
 
     def moments(self, count: int, mean: Any, squares: Any) -> tuple[int, Any, Any]:
@@ -205,14 +217,15 @@ class Joined(Ranks):
         return merged
 
     def failed(self, error: BaseException) -> None:
-        text = "".join(traceback.format_exception(error))
+        told = isinstance(error, UsageError)  # who reads it can do without the place
+        text = str(error) if told else "".join(traceback.format_exception(error))
         with suppress(Exception):  # without a store the others are ended by their hearts
             if self._store.add("failures", 1) == 1:
-                self._store.set("failure", pickle.dumps((self.rank, _who(self.rank), text)))
+                self._store.set("failure", dumps((self.rank, _who(self.rank), text)))
 
     def leave(self) -> None:
-        """End what joining began; no rank waits for another."""
-        self._hearts.end()
+        """End what joining began."""
+        self._hearts.end(self._hosts)
         with suppress(Exception):
             self._dist.destroy_process_group()
 
@@ -230,7 +243,7 @@ class Joined(Ranks):
         with suppress(Exception):
             while time.monotonic() < until:
                 if self._store.check(["failure"]):
-                    rank, who, text = pickle.loads(self._store.get("failure"))
+                    rank, who, text = loads(self._store.get("failure"))
                     return RankError(who, "failed", text, own=rank == self.rank)
                 time.sleep(0.1)
         silent = self._hearts.silent(1.5 * BEAT_SECONDS)
@@ -264,7 +277,7 @@ def join() -> Ranks:
                     f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {name}: torchrun sets both; "
                     "start with torchrun, or unset WORLD_SIZE to train in one process"
                 )
-        _joined = Joined()
+        _joined = Joined(_silence())
         atexit.register(_leave)
     return _joined or _world
 
@@ -294,51 +307,73 @@ def merge_moments(
 
 
 @final
-class _Hearts(threading.Thread):
+class _Hearts:
     """Beats for this rank, and watches the others'.
 
+    One thread talks with the store, another judges: where a machine is cut off, talking may never
+    end.
+
     Args:
-        store: a connection of this thread's own.
+        store: a connection of its own.
         rank, size: of this process.
         limit: seconds without a beat after which this process ends.
     """
 
     def __init__(self, store: Any, rank: int, size: int, limit: float) -> None:
-        super().__init__(name="rank hearts", daemon=True)
         self._store, self._rank, self._limit = store, rank, limit
-        now = time.monotonic()
+        self._heard = now = time.monotonic()  # of the store
         self._seen = {r: (b"", now) for r in range(size) if r != rank}  # newest beat, and when
         self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=work, name=f"ranks: {work.__name__[1:]}", daemon=True)
+            for work in (self._beat, self._judge)
+        ]
 
-    def run(self) -> None:
-        beats, heard = 0, time.monotonic()
-        while not self._over.is_set():
-            try:
-                beats += 1
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def _beat(self) -> None:
+        beats = 0
+        while not self._over.wait(BEAT_SECONDS if beats else 0):
+            beats += 1
+            with suppress(Exception):  # of whichever store: none is a reason to end at once
                 self._store.set(f"beat/{self._rank}", str(beats))
                 self._look()
-                heard = time.monotonic()
-            except Exception as error:  # of whichever store: none is a reason to end at once
-                if self._over.is_set():
-                    return
-                if time.monotonic() - heard > self._limit:
-                    why = f"the ranks' store does not answer ({str(error).splitlines()[0]})"
-                    _end(self._rank, why)
+                self._heard = time.monotonic()
+
+    def _judge(self) -> None:
+        while not self._over.wait(BEAT_SECONDS / 2):
             for rank in self.silent(self._limit):
                 why = f"{_rank(rank)} has not answered for {self._limit:.0f} s (stopped? cut off?)"
                 _end(self._rank, why)
-            self._over.wait(BEAT_SECONDS)
+            if time.monotonic() - self._heard > self._limit + BEAT_SECONDS:
+                _end(self._rank, "the store that ranks share does not answer (cut off?)")
 
     def silent(self, seconds: float) -> list[int]:
         """Ranks that have not beaten for so long."""
         now = time.monotonic()
         return [r for r, (beat, at) in self._seen.items() if beat != _LEFT and now - at > seconds]
 
-    def end(self) -> None:
-        """No beat follows, and none is expected."""
+    def end(self, hosts: bool) -> None:
+        """No beat follows, and none is expected.
+
+        Args:
+            hosts: the store ends with this process: the others are given a moment to read it.
+        """
         self._over.set()
+        talking, _ = self._threads
+        talking.join(BEAT_SECONDS)
+        if talking.is_alive():
+            return
         with suppress(Exception):
             self._store.set(f"beat/{self._rank}", _LEFT)
+            until = time.monotonic() + LEAVE_SECONDS
+            while hosts and time.monotonic() < until:
+                self._look()
+                if all(beat == _LEFT for beat, _ in self._seen.values()):
+                    break
+                time.sleep(0.05)
 
     def _look(self) -> None:
         for rank, (before, _) in self._seen.items():
@@ -365,6 +400,16 @@ def _end(rank: int, why: str) -> None:
     os._exit(1)
 
 
+def end_with_parent() -> None:
+    """Have the system end this process when torchrun ends, whatever of; Linux can."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            parent = os.getppid()
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+            if os.getppid() != parent:  # it ended before that was asked for
+                os._exit(1)
+
+
 def _await_all(store: Any, size: int, seconds: float) -> None:
     """Wait until every rank has come.
 
@@ -379,6 +424,14 @@ def _await_all(store: Any, size: int, seconds: float) -> None:
         if time.monotonic() > until:
             raise TimeoutError(f"{', '.join(map(_rank, missing))} did not come in {seconds:.0f} s")
         time.sleep(0.05)
+
+
+def _silence() -> float:
+    text = os.environ.get(SILENCE, str(SILENT_SECONDS))
+    with suppress(ValueError):
+        if (seconds := float(text)) >= 2 * BEAT_SECONDS:
+            return seconds
+    raise UsageError(f"{SILENCE}={text} must be seconds, at least {2 * BEAT_SECONDS:g}: of silence")
 
 
 def _who(rank: int) -> str:

@@ -140,7 +140,8 @@ def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
     window = plan.window(agent)
     if resolved.sampler == "replicated":
         staff = Lent(context, helpers)
-        return Collector(ReplicatedSampler(staff, plan.making.spec, agent, window, limits), agent)
+        replicated = ReplicatedSampler(staff, plan.making.spec, agent, window, limits)
+        return Collector(replicated, agent, resolved.ranks)
     if resolved.sampler == "workers":
         lent = vector_staff.Lent(context, helpers)
         envs: Any = WorkerEnvironments(lent, window, limits)
@@ -149,7 +150,8 @@ def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
     else:
         envs = plan.making(range(plan.making.total), context.heart)
     columns = range(plan.making.total)
-    return Collector(plan.sampler(envs, agent, window, columns, context.heart), agent)
+    sampler = plan.sampler(envs, agent, window, columns, context.heart)
+    return Collector(sampler, agent, resolved.ranks)
 
 
 def replicated_sampler(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -258,9 +258,18 @@ class Runner:
         What is evaluated and saved then is of one time.
         """
         begun = time.perf_counter()
-        for window in self.parts.sampler.settle():
+        windows: Iterable[Any] = self.parts.sampler.settle()
+        if self.ranks.size > 1:
+            windows = self._in_step(list(windows))
+        for window in windows:
             self._learn(window)
         self.seconds += time.perf_counter() - begun
+
+    def _in_step(self, windows: list[Any]) -> list[Any]:
+        """As many windows on every rank: where one has none it has one without rows."""
+        (most,) = self.ranks.greatest(len(windows))
+        sampler: Any = self.parts.sampler
+        return windows + [sampler.nothing() for _ in range(int(most) - len(windows))]
 
     def _log(self) -> dict[str, float]:
         """Write one line of the log, of what happened since the line before."""

@@ -41,12 +41,12 @@ LAYERS = [
     ["rows", "noise"],
     ["places"],
     ["frames", "packed"],
+    ["ranks"],
     ["processes"],
     ["storage"],
     ["memory_budget"],
     ["arrays"],
     ["flags"],
-    ["ranks"],
     ["cores", "descriptors", "errors", "faultpoints", "generators", "stopping", "suggest"],
 ]
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import socket
 import sys
 import traceback
@@ -67,7 +68,7 @@ def ended(size: int, function: Callable[..., Any], *args: Any, **options: Any) -
             if not mine.poll(seconds):
                 pytest.fail(f"{function.__name__} did not end in {seconds} s")
             with contextlib.suppress(EOFError):
-                given, error = mine.recv()
+                given, error = pickle.loads(mine.recv_bytes())
             process.join(seconds)
             found.append(Ended(given, error, process.exitcode))
         return found
@@ -105,9 +106,9 @@ def _rank(
     code = 0
     try:
         with ranks.together():
-            pipe.send((function(*args), ""))
+            pipe.send_bytes(pickle.dumps((function(*args), "")))
     except BaseException:
-        pipe.send((None, traceback.format_exc()))
+        pipe.send_bytes(pickle.dumps((None, traceback.format_exc())))
         code = 1
     pipe.close()
     ranks._leave()

@@ -75,7 +75,8 @@ class ObservationNormalizer(nn.Module):
             added, mean, squares = world().moments(len(values), mean, squares)
             if not added:
                 return
-            count, moments[0], moments[1] = merge_moments(before, *moments, added, mean, squares)
+            merged = merge_moments(before, moments[0], moments[1], added, mean, squares)
+            count, moments[0], moments[1] = merged
             std = (moments[1] / count + _EPSILON).sqrt()
             self.get_buffer(f"mean{i}").copy_(moments[0])
             self.get_buffer(f"scale{i}").copy_(1 / std)

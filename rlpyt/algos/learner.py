@@ -74,7 +74,7 @@ class Learner:
             raise self._not_finite(loss, inputs)
         self.optimizer.step(lr)
         self.updates += 1
-        if self._reduction is not None and self.updates % COMPARED_EVERY == 0:
+        if self._reduction is not None and self.updates % COMPARED_EVERY == 1:
             assert_alike(self.parameters, self.ranks, self.updates)
         return metrics
 
@@ -151,7 +151,7 @@ def assert_alike(parameters: FlatParameters, ranks: Ranks, updates: int) -> None
         name for name, *sums in zip(parameters.names, *everywhere, strict=True) if len({*sums}) > 1
     ]
     raise RuntimeError(
-        f"after {updates} updates the ranks' parameters differ, first in {differing[0]}: a model "
+        f"at update {updates} the ranks' parameters differ, first in {differing[0]}: a model "
         "that changes its weights by itself, or draws by rank? What ranks train must be changed by "
         "gradients alone; go back to an earlier checkpoint"
     )

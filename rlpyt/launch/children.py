@@ -34,12 +34,18 @@ class Children:
         cwd: where they run.
         threads: of what is loaded before a slot is known (NumPy's library keeps them).
         preload: fork runs from a process that has PyTorch loaded.
+        ranks: of a run; those of several are started by torchrun.
     """
 
     def __init__(
-        self, python: str | None, cwd: Path, threads: int = 1, preload: bool = True
+        self,
+        python: str | None,
+        cwd: Path,
+        threads: int = 1,
+        preload: bool = True,
+        ranks: int = 1,
     ) -> None:
-        self.python = python or sys.executable
+        self.python, self._ranks = python or sys.executable, ranks
         # Without -P a random.py in the working directory would take the place of Python's own.
         here = "" if python else f"sys.path.append({str(Path(__file__).parents[2])!r}); "
         command = [self.python, "-P", "-c", _PROGRAM.format(path=here)]
@@ -105,6 +111,7 @@ class Children:
             ask="start",
             run=name,
             argv=list(argv),
+            ranks=self._ranks,
             cpus=slot.cpus,
             environment=slot.environment(),
             log=str(log.resolve()),

@@ -26,6 +26,9 @@ class QueueOptions:
     runs_per_gpu: Annotated[int | None, arg(metavar="INT")] = None
     """Runs that share a GPU; unset: 1."""
 
+    ranks_per_run: Annotated[int | None, arg(metavar="INT")] = None
+    """Processes that train a run together (docs/ranks.md); unset: one for each of its GPUs."""
+
     reserve_cpus: int = 0
     """Cores left to other work."""
 
@@ -39,8 +42,13 @@ class QueueOptions:
     """Fork runs from a process that has PyTorch loaded, which takes 2 s off each one's start;
     --no-preload gives each an interpreter of its own."""
 
+    @property
+    def ranks(self) -> int:
+        """Of a run."""
+        return self.ranks_per_run or max(1, self.gpus_per_run or 1)
+
     def __post_init__(self) -> None:
-        for name in ("slots", "cpus_per_run", "runs_per_gpu"):
+        for name in ("slots", "cpus_per_run", "runs_per_gpu", "ranks_per_run"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name}={value} must be at least 1")
         for name in ("gpus_per_run", "reserve_cpus", "retries"):

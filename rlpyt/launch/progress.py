@@ -108,6 +108,11 @@ def is_finished(folder: Path) -> bool:
     return status(folder) == "finished"
 
 
+def was_stopped(folder: Path) -> bool:
+    """Whether a signal ended its run, saved."""
+    return status(folder) in ("interrupted", "terminated")
+
+
 def status(folder: Path) -> str:
     """What run.json says of how a run ended; "" where it says nothing."""
     try:

@@ -15,7 +15,15 @@ from rlpyt.launch import estimate, leftovers
 from rlpyt.launch.children import Children, StarterDied
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record, State, identity, job_event
-from rlpyt.launch.progress import EVALUATION, Log, Output, Progress, is_finished, need
+from rlpyt.launch.progress import (
+    EVALUATION,
+    Log,
+    Output,
+    Progress,
+    is_finished,
+    need,
+    was_stopped,
+)
 from rlpyt.launch.slots import Slot
 from rlpyt.launch.source import NoMore, Source
 from rlpyt.launch.table import Row, Screen, summary
@@ -269,6 +277,7 @@ class Queue:
         if pruned:
             return "pruned"
         stopped = code is None or code in STOPPED or (bool(self._stop) and code == -signal.SIGKILL)
+        stopped |= code == 1 and was_stopped(self.folder / name)  # of several ranks: torchrun's 1
         return "cut" if stopped else "failed"
 
     def _note(

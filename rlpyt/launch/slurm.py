@@ -29,8 +29,9 @@ from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
 from rlpyt.launch.outcome import Sweep, swept
-from rlpyt.launch.progress import Output, is_finished, need
+from rlpyt.launch.progress import Output, is_finished, need, was_stopped
 from rlpyt.launch.queue import LOGS, STOPPED
+from rlpyt.launch.starter import module
 from rlpyt.launch.sweep import forgive, look, make, open_queue, refuse_other_commands
 
 FILES = "slurm"  # submitit's, in the sweep's folder
@@ -69,6 +70,8 @@ class ClusterRun:
         (folder / LOGS).mkdir(exist_ok=True)
         output = Output(folder / LOGS / f"{name}.log")
         code = self._run(argv, output.path) if argv else 0
+        if code == 1 and was_stopped(run_folder):  # of several ranks torchrun says 1
+            code = 75
         if code == 75:  # it was told to stop, and saved
             signal.raise_signal(environment._usr_sig())
         done = code == 0 and is_finished(run_folder)
@@ -161,7 +164,7 @@ def _submit(
     records: dict[str, Record],
     book: Journal,
 ) -> None:
-    command = (options.python or sys.executable, "-m", "rlpyt")
+    command = (options.python or sys.executable, *module(options.ranks))
     where, here = str(folder.resolve()), os.getcwd()
     made = [ClusterRun(where, replace(job, run=None), command, here) for job in jobs]
     with executor.batch():

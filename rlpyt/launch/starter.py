@@ -199,6 +199,14 @@ def _become(work: Callable[[], int], starter: int) -> NoReturn:
         os._exit(code)
 
 
+def module(ranks: int) -> list[str]:
+    """What Python runs for a run of so many ranks."""
+    if ranks == 1:
+        return ["-m", "rlpyt"]
+    here = ["--standalone", "--nproc-per-node", str(ranks)]
+    return ["-m", "torch.distributed.run", *here, "-m", "rlpyt"]
+
+
 def _run(asked: dict[str, Any], answers: int, preload: bool) -> int:
     """Be a run: on its CPUs, with its environment, its output in its file."""
     os.close(answers)
@@ -209,8 +217,8 @@ def _run(asked: dict[str, Any], answers: int, preload: bool) -> int:
     os.environ.update(asked["environment"])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, asked["cpus"])
-    if not preload:
-        os.execv(sys.executable, [sys.executable, "-m", "rlpyt", *asked["argv"]])
+    if not preload or asked["ranks"] > 1:
+        os.execv(sys.executable, [sys.executable, *module(asked["ranks"]), *asked["argv"]])
     from rlpyt import __main__
 
     sys.argv = [os.path.join(os.path.dirname(sys.executable), "rlpyt"), *asked["argv"]]

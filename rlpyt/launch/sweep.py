@@ -84,7 +84,8 @@ def run_sweep(
         cwd = cwd or Path.cwd()
 
         def open_children() -> Children:
-            children = Children(options.python, cwd, fewest, options.preload)
+            python, preload, ranks = options.python, options.preload, options.ranks
+            children = Children(python, cwd, fewest, preload, ranks)
             stack.callback(children.close)
             children.ready()
             return children

@@ -64,6 +64,8 @@ class Episodes:
             infos: (row, column) -> numbers that came with the end of an episode.
         """
         last, reward, cut = rows.last, rows.reward[1:], rows.cut[1:]
+        if not len(reward):
+            return []
         if not np.count_nonzero(last[1:]) and not np.count_nonzero(cut):
             # As most windows are where learning takes turns with a few rows: row 0 may be dead.
             return self._go_on(reward, len(reward) - last[0])

@@ -34,6 +34,10 @@ class Arrivals(ABC):
     def take(self, entries: Sequence[Entry]) -> Any:
         """The windows that were recorded so, which the learner may read until it takes others."""
 
+    def nothing(self, boundary: int) -> Any:
+        """A window without rows, before this one; of a ring alone, whose learners take any."""
+        raise TypeError(f"{type(self).__name__} has no empty windows")
+
     @abstractmethod
     def forget(self, boundary: int) -> None:
         """Give up rows behind this one that a sampler left when it died; nobody writes."""
@@ -56,6 +60,10 @@ class RingArrivals(Arrivals):
         self.ring.look(start + horizon)
         block = self.window.block
         return Arrived(start, horizon, self.window.num_envs, rows_of(block, start, horizon))
+
+    def nothing(self, boundary: int) -> Arrived:
+        rows = rows_of(self.window.block, boundary, 0)
+        return Arrived(boundary, 0, self.window.num_envs, rows)
 
     def forget(self, boundary: int) -> None:
         block = self.window.block

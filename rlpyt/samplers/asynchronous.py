@@ -104,7 +104,7 @@ class AsynchronousSampler:
         while True:
             try:
                 self._go_on(env_steps)
-                self._await()
+                self._await(env_steps)
                 break
             except WorkerError as error:
                 self._recover(error)
@@ -120,17 +120,18 @@ class AsynchronousSampler:
         """Have the sampler rest, and give out the windows that it has collected by then."""
         failed = None
         if not self._rests:
-            self._turns.ask_to_rest()
-            self._branch.child.bell.ring()
             try:
-                self._wait(lambda: self._turns.rests, "the sampler to rest")
-                self._rests = True
+                self._rest()
             except WorkerError as error:
                 failed = error
         while self._turns.look() > self._taken:
             yield self._take(rested=True)
         if failed is not None:
             self._recover(failed)
+
+    def nothing(self) -> Any:
+        """A window of no rows, behind those that were taken: for a ring that is drawn from."""
+        return self._arrivals.nothing(self._boundary)
 
     def snapshot(self) -> dict[str, Any]:
         """What the next window depends on beside weights and replay, once it is settled."""
@@ -200,6 +201,13 @@ class AsynchronousSampler:
                 raise self._branch.overdue(seconds, START_LIMIT) from None
             self._rests = True
 
+    def _rest(self) -> None:
+        """Have the sampler rest; windows may be there then that were not taken."""
+        self._turns.ask_to_rest()
+        self._branch.child.bell.ring()
+        self._wait(lambda: self._turns.rests, "the sampler to rest")
+        self._rests = True
+
     def _go_on(self, env_steps: int) -> None:
         """End the sampler's rest."""
         if self._rests:
@@ -209,12 +217,15 @@ class AsynchronousSampler:
             self._rests = False
         self._branch.child.bell.ring()
 
-    def _await(self) -> None:
+    def _await(self, env_steps: int) -> None:
         """Wait until there is a window that was not taken."""
         link, turns = self._link, self._turns
         self._wait(lambda: turns.look() > self._taken or link.over, "a window")
         if turns.look() == self._taken:
-            raise RuntimeError("the sampler has counted more environment steps than the learner")
+            # It takes the run to be over: other ranks have stepped less than it had guessed.
+            self._rest()
+            self._go_on(env_steps)
+            self._wait(lambda: turns.look() > self._taken, "a window")
 
     def _take(self, rested: bool) -> Any:
         """The windows that are there, or the first of them."""

@@ -29,6 +29,7 @@ class Collector(NamedTuple):
 
     sampler: Any  # a Sampler, or one of its kind
     agent: Any  # whose weights are brought up to date
+    ranks: int = 1  # that train together, each with a sampler: what they step meanwhile is guessed
 
 
 MakeCollector = Callable[[Context, Any], Collector]
@@ -81,7 +82,7 @@ class _Work:
         self.context, self.sampler, self.link = context, collector.sampler, link
         self.turn: Turn = "wait"
         self._newest = Published(collector.agent, weights)
-        self._env_steps, self._total = 0, total
+        self._env_steps, self._total, self._ranks = 0, total, collector.ranks
 
     def due(self) -> bool:
         """Whether there is a window to collect, or a message to answer while it rests."""
@@ -98,8 +99,9 @@ class _Work:
         link, sampler, before = self.link, self.sampler, self._env_steps
         version = self._newest.take()
         sampler.seconds = {"env": 0.0, "act": 0.0}
-        window = sampler.collect(sampler.rows_for(self._total - before), before)
-        self._env_steps += env_steps_of(window.rows)
+        missing = -(-(self._total - before) // self._ranks)
+        window = sampler.collect(sampler.rows_for(missing), before)
+        self._env_steps += self._ranks * env_steps_of(window.rows)
         link.seconds[ENV] += sampler.seconds["env"]
         link.seconds[ACT] += sampler.seconds["act"]
         entry = Entry(window.start, window.horizon, before, version)

@@ -23,7 +23,7 @@ def exchanges() -> dict[str, Any]:
     waits = [ranks.begin_sum_(x := torch.full((3,), mine)), ranks.begin_sum_(torch.ones(2))]
     for wait in waits:
         wait()
-    made = [ranks.from_first(lambda: (ranks.rank, i)) for i in range(3)]
+    made = [ranks.from_first(lambda i=i: (ranks.rank, i)) for i in range(3)]
     return {
         "sum": ranks.sum_(torch.tensor([mine, 1.0])).tolist(),
         "begun": x.tolist(),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import RUNS, fingerprint, make
+from small_runs import fingerprint, make
 from together import in_ranks
 
 from rlpyt import checkpoint, training
@@ -25,7 +25,7 @@ from rlpyt.ranks import world
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
 
-KINDS = ("ppo", "normalized", "lstm", "impala", "dqn", "rainbow", "r2d1", "sac", "td3")
+KINDS = ("normalized", "lstm", "rainbow", "r2d1", "td3")
 
 
 def run_of(kind: str, runs: Path, ranks: int = 2, **loop: Any) -> Run:
@@ -118,14 +118,16 @@ def first_rows(runs: Path) -> dict[str, Any]:
     parts.sampler.reset()
     resolved = parts.resolved
     agent: Any = parts.agent
+    sampler: Any = parts.sampler
+    algorithm: Any = parts.algorithm
     agent.set_exploration(10**6)
     found = {
         "weights": float(sum(p.double().sum() for p in agent.model.parameters())),
         "numbers": [resolved.resets(noise.TRAINING_RESETS, 2).numbered + b for b in range(2)],
         "evaluation": resolved.resets(noise.EVALUATION_RESETS, 2).numbered,
-        "observation": parts.sampler.window.slots[-1].row.observation.tolist(),
-        "noise": parts.sampler.noise.rows(0, 1).tolist(),
-        "shuffle": parts.algorithm.generator.initial_seed(),
+        "observation": sampler.window.slots[-1].row.observation.tolist(),
+        "noise": sampler.noise.rows(0, 1).tolist(),
+        "shuffle": algorithm.generator.initial_seed(),
         "epsilon": agent.epsilon.tolist(),
     }
     parts.close()
@@ -136,7 +138,7 @@ def first_rows(runs: Path) -> dict[str, Any]:
     ("changes", "words"),
     [
         ({"loop": {"compile": "on"}}, ["compile=on with 2 ranks", "--compile off"]),
-        ({"sampler": {"asynchronous": True}}, ["asynchronous with 2 ranks"]),
+        ({"sampler": {"asynchronous": True}}, ["asynchronous with 2 ranks", "impala"]),
         ({"model": {"batch_norm": True}}, ["batch_norm with 2 ranks", "--no-batch-norm"]),
     ],
 )
@@ -148,7 +150,7 @@ def test_what_ranks_cannot_do_together_is_refused(
 
 
 def refusal(changes: dict[str, dict[str, Any]], runs: Path) -> str:
-    kind = {"sampler": "dqn", "model": "sac"}.get(next(iter(changes)), "ppo")
+    kind = {"sampler": "impala", "model": "sac"}.get(next(iter(changes)), "ppo")
     run = run_of(kind, runs)
     parts = {name: dataclasses.replace(getattr(run, name), **x) for name, x in changes.items()}
     try:
@@ -239,5 +241,31 @@ def test_a_signal_to_torchrun_saves_and_ends(tmp_path: Path) -> None:
     assert record["env_steps"] == checkpoint.steps(tmp_path / "run" / "checkpoints")
 
 
-def test_kinds_are_of_every_family() -> None:
-    assert {kind.split("-")[0] for kind in KINDS} <= set(RUNS)
+def test_asynchronous_samplers_of_ranks_learn_in_step(tmp_path: Path) -> None:
+    """Each rank has windows of its own length; both make as many updates, and stop together."""
+    (first, second) = in_ranks(2, train_meanwhile, tmp_path)
+    assert first == second
+    status, steps, updates, ratio = first
+    assert status == "finished" and 2000 <= steps < 2400 and updates > 100
+    assert abs(ratio / 4.0 - 1) < 0.05
+
+
+def train_meanwhile(runs: Path) -> tuple[str, int, int, float]:
+    run = run_of("dqn", runs)
+    sampler = dataclasses.replace(run.sampler, asynchronous=True)
+    done = training.train(dataclasses.replace(run, sampler=sampler), mode="quiet")
+    algorithm: Any = done.runner.parts.algorithm
+    ratio = algorithm.metrics()["replay/ratio"]
+    return done.status, done.runner.episodes.env_steps, algorithm.updates, ratio
+
+
+def test_a_sweep_s_run_has_the_ranks_that_it_is_to_have(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rlpyt", "sweep", "ppo", "--env", "CartPole-v1", "--name", "s"]
+    command += ["--seeds", "1", "--env-steps", "4000", "--runs", str(tmp_path), "--slots", "1"]
+    done = subprocess.run(
+        [*command, "--ranks-per-run", "2"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = (path for path in (tmp_path / "s").iterdir() if (path / "run.json").exists())
+    record = json.loads((run / "run.json").read_text())
+    assert record["status"] == "finished" and record["resolved"]["ranks"] == 2
