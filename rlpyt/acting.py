@@ -295,7 +295,8 @@ def _check_networks(run: Run, spec: EnvSpec, agent: QValueAgent) -> None:
     inputs, fed = agent.read(window.acting_inputs(0)), agent.states(state)
     output, _ = agent.actor(inputs, fed[0])
     own.check_shape(agent.actor, output.shape, (1, agent.outputs), "numbers [..., outputs]")
-    z, _ = agent.z(inputs, fed[1], torch.zeros(1, *agent.action_shape))
+    action = torch.from_numpy(np.asarray(example(spec.action))[None]).to(agent.device)
+    z, _ = agent.z(inputs, fed[1], action)
     wanted = (algo.critics, 1, agent.returns.outputs)
     own.check_shape(agent.critics, z.shape, wanted, "returns [critics, ..., numbers]")
 

@@ -18,11 +18,14 @@ from rlpyt.acting import load_weights as load_weights
 from rlpyt.acting import make_agent as make_agent
 from rlpyt.acting import make_window as make_window
 from rlpyt.acting import open_agent as open_agent
+from rlpyt.agents.categorical import CategoricalAgent
+from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.agents.q_learning import QLearningAgent
 from rlpyt.algos.a2c import A2C
 from rlpyt.algos.appo import APPO
 from rlpyt.algos.d4pg import D4PG
 from rlpyt.algos.ddpg import DDPG
+from rlpyt.algos.discrete_sac import DiscreteSAC
 from rlpyt.algos.dqn import DQN
 from rlpyt.algos.entry import Entry
 from rlpyt.algos.impala import IMPALA
@@ -62,7 +65,7 @@ class Parts:
 
     spec: EnvSpec
     agent: Agent
-    algorithm: PPO | A2C | IMPALA | APPO | DQN | R2D1 | DDPG | TD3 | SAC | D4PG
+    algorithm: PPO | A2C | IMPALA | APPO | DQN | R2D1 | DDPG | TD3 | SAC | DiscreteSAC | D4PG
     sampler: Sampler
     evaluator: Evaluator
     resolved: Resolved
@@ -98,6 +101,8 @@ def build(
     memory = Memory() if resolved.sampler != "serial" or run.sampler.asynchronous else None
     replay, window, source = make_storage(run, spec, agent, resolved, memory)
     learner: Any = (WINDOW_LEARNERS | REPLAY_LEARNERS)[run.algo_name]
+    if isinstance(agent, CategoricalAgent):
+        learner = DiscreteSAC
     drawn, compiled = _generator(resolved.seed), resolved.compile
     algorithm = learner(agent, run.algo, source, run.schedule_steps, drawn, compiled)
     check = _finite(algorithm)
@@ -141,6 +146,11 @@ def _check_ranks(run: Run, resolved: Resolved) -> None:
             f"sampler=ray with {resolved.ranks} ranks: each would ask the cluster for replicas of "
             "its own; choose another --sampler"
         )
+    if getattr(run.model, "batch_norm", False):
+        raise UsageError(
+            f"batch_norm with {resolved.ranks} ranks: each would normalize by its own rows; choose "
+            "--no-batch-norm, or --layer-norm"
+        )
     if run.sampler.asynchronous and not isinstance(run.algo, ReplayOptions):
         raise UsageError(
             f"asynchronous with {resolved.ranks} ranks: {run.algo_name} learns once from each "
@@ -169,7 +179,9 @@ def make_storage(
     states = resolved.sampler in ELSEWHERE or run.sampler.asynchronous
     if not isinstance(algo, ReplayOptions):
         return None, make_rows(run, spec, agent, memory, states=states), num_envs
-    row, state = example_row(spec, agent.example_kept()), agent.model.initial_state(num_envs)
+    assert not isinstance(agent, PolicyGradientAgent)
+    row = example_row(spec, agent.example_kept())
+    state = agent.kept_state(agent.model.initial_state(num_envs))
     per_row = memory_budget.row_bytes(row, state, algo.start_interval, algo.prioritized)
     memory_budget.require(min(algo.replay_size, run.loop.env_steps), per_row)
     kind = ring_of(algo.replay_memory, agent.device)

@@ -199,6 +199,9 @@ def rows_of(block: Block, start: int, horizon: int) -> Row:
 
 
 def keep(block: Block, n: int, state: Any) -> None:
-    """Keep the state as fed at row n, if it is one of every `state_interval` rows."""
+    """Keep the state as fed at row n, if it is one of every `state_interval` rows.
+
+    Parts of it that the ring has no place for are left out.
+    """
     if n % block.ring.state_interval == 0:
         tree_map(lambda old, new: old.copy_(new), block.kept_state(n), state)

@@ -19,7 +19,7 @@ from rlpyt.algos.options import (
     TD3Options,
 )
 from rlpyt.errors import UsageError
-from rlpyt.models.options import ModelOptions, QNetworkOptions
+from rlpyt.models.options import ActorQOptions, ModelOptions, QNetworkOptions
 
 _AT_LEAST_ONE = (
     *("horizon", "state_interval", "minibatch_size", "update_epochs", "batch_size", "n_step"),
@@ -31,7 +31,7 @@ _NOT_NEGATIVE = (
     *("target_kl", "replay_ratio", "learning_starts", "huber_delta", "value_rescale"),
     *("epsilon_steps", "burn_in", "munchausen_alpha", "noisy_sigma", "actor_lr", "random_steps"),
     *("exploration_std", "target_noise", "target_noise_clip", "temperature", "temperature_lr"),
-    *("drop_quantiles", "c_clip"),
+    *("drop_quantiles", "c_clip", "batch_norm_warm_up"),
 )
 _MAY_BE_INFINITE = (
     *("clip_coef", "clip_value", "max_grad_norm", "huber_delta", "target_kl", "target_noise_clip"),
@@ -40,7 +40,7 @@ _MAY_BE_INFINITE = (
 _FRACTIONS = (
     *("gamma", "gae_lambda", "priority_beta", "priority_beta_end", "priority_eta", "target_tau"),
     *("epsilon_start", "epsilon_end", "epsilon_end_min", "eval_epsilon", "priority_alpha"),
-    *("ou_theta", "vtrace_lambda"),
+    *("ou_theta", "vtrace_lambda", "entropy_fraction"),
 )
 
 
@@ -64,6 +64,9 @@ def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None
         infinite = isinstance(value, float) and not math.isfinite(value)
         if infinite and not (name in _MAY_BE_INFINITE and value > 0):
             raise UsageError(f"{name}={value} must be a finite number")
+    for name in ("adam_beta1", "critic_dropout"):
+        if not 0 <= (value := options.get(name, 0)) < 1:
+            raise UsageError(f"{name}={value} must be at least 0 and less than 1")
     for name in _NOT_NEGATIVE:
         if (value := options.get(name)) is not None and not value >= 0:
             raise UsageError(f"{name}={value} must not be negative")
@@ -121,8 +124,16 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
             idle["double"] = "add --no-munchausen"
     if isinstance(algo, R2D1Options | QValueOptions) and not recurrent:
         idle["zero_state"] = "add --memory lstm or gru"
+    if isinstance(algo, ReplayOptions) and algo.optimizer != "adam":
+        idle["adam_beta1"] = "add --optimizer adam"
     if isinstance(algo, QValueOptions):
         idle |= _critics_without_effect(algo)
+    if isinstance(model, ActorQOptions):
+        if model.batch_norm:
+            why = "with --batch-norm there are no target networks"
+            idle |= dict.fromkeys(("target_tau", "target_update_updates"), why)
+        else:
+            idle["batch_norm_warm_up"] = "add --batch-norm"
     if isinstance(model, QNetworkOptions) and not model.noisy:
         idle["noisy_sigma"] = "add --noisy"
     return idle
@@ -152,8 +163,10 @@ def _critics_without_effect(algo: QValueOptions) -> dict[str, str]:
     if algo.values == "quantile":
         idle["target_critics"] = "targets are made of the quantiles of all critics"
     if algo.temperature is not None:
-        learned = ("initial_temperature", "temperature_lr", "target_entropy")
+        learned = ("initial_temperature", "temperature_lr", "target_entropy", "entropy_fraction")
         idle |= dict.fromkeys(learned, "leave out --temperature, which fixes it")
+    elif algo.target_entropy is not None:
+        idle["entropy_fraction"] = "leave out --target-entropy, which says how much it is"
     return idle
 
 
@@ -290,6 +303,8 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
             "nothing; choose sequences, such as --burn-in 10 --train-rows 20 --state-interval 10 "
             "--batch-size 32, or --preset memory"
         )
+    if isinstance(model, ActorQOptions) and model.batch_norm:
+        _check_batch_norm(algo, model)
     if not isinstance(algo, SACOptions):
         return
     if algo.values == "quantile" and algo.drop_quantiles >= algo.num_quantiles:
@@ -307,4 +322,18 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
         raise UsageError(
             f"initial_temperature={algo.initial_temperature} must be more than 0: its logarithm is "
             "what is learned; --temperature 0 is none at all"
+        )
+
+
+def _check_batch_norm(algo: QValueOptions, model: ActorQOptions) -> None:
+    if not isinstance(algo, SACOptions):
+        raise UsageError(
+            "batch_norm is of sac, whose critics then do without target networks; choose sac, or "
+            "--layer-norm"
+        )
+    if model.memory != "none":
+        raise UsageError(
+            f"batch_norm and memory={model.memory}: rows and those that they bootstrap from are "
+            "read as one batch, and a memory reads them as one sequence; choose --memory none, or "
+            "--layer-norm"
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlpyt.acting import Agent, make_window
+from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.ring import Ring
@@ -58,6 +59,7 @@ def make_rows(
             memory=memory,
             state_memory=state_memory,
         )
+    assert not isinstance(agent, PolicyGradientAgent)
     state = agent.model.initial_state(num_envs)
     kept: Any = ring(
         example_row(spec, agent.example_kept()),
@@ -66,7 +68,7 @@ def make_rows(
         algo.horizon,
         reads=agent.model.reads,
         frame_stack=spec.frame_stack,
-        state=to_device(state, "cpu"),
+        state=to_device(agent.kept_state(state), "cpu"),
         state_interval=algo.start_interval,
         asynchronous=run.sampler.asynchronous,
         lag=run.sampler.max_lag,

@@ -16,21 +16,40 @@ Weights = dict[str, np.ndarray]
 
 
 class Perceptron:
-    """[..., d] -> [..., outputs] by tanh(x w1' + b1) w2' + b2, and the way back."""
+    """[..., d] -> [..., outputs] by tanh(f(x w1' + b1)) w2' + b2, and the way back.
 
-    def __init__(self, w1: Any, b1: Any, w2: Any, b2: Any) -> None:
+    f is layer normalization with weight and bias `norm` of what `kept` [..., hidden] multiplies.
+    """
+
+    def __init__(self, w1: Any, b1: Any, w2: Any, b2: Any, *norm: Any) -> None:
         self.w1, self.b1, self.w2, self.b2 = w1, b1.ravel(), w2, b2.ravel()
+        self.norm = [x.ravel() for x in norm]
 
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        self.x, self.h = x, np.tanh(x @ self.w1.T + self.b1)
+    def __call__(self, x: np.ndarray, kept: Any = 1.0) -> np.ndarray:
+        self.x, self.kept = x, kept
+        inner = kept * (x @ self.w1.T + self.b1)
+        if self.norm:
+            self.std = np.sqrt(inner.var(-1, keepdims=True) + 1e-5)
+            self.normed = (inner - inner.mean(-1, keepdims=True)) / self.std
+            inner = self.normed * self.norm[0] + self.norm[1]
+        self.h = np.tanh(inner)
         return self.h @ self.w2.T + self.b2
 
     def back(self, d: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Gradients of w1, b1, w2, b2 and of the inputs, from that of the outputs."""
+        """Gradients of w1, b1, w2, b2 (and of the norm) and of the inputs, from the outputs'."""
         inner = (d @ self.w2) * (1 - self.h**2)
+        norm = []
+        if self.norm:
+            flat = (inner * self.normed).reshape(-1, inner.shape[-1])
+            norm = [flat.sum(0), inner.reshape(-1, inner.shape[-1]).sum(0)]
+            scaled = inner * self.norm[0]
+            along = (scaled * self.normed).mean(-1, keepdims=True)
+            inner = (scaled - scaled.mean(-1, keepdims=True) - self.normed * along) / self.std
+        inner = inner * self.kept
         x, h = self.x.reshape(-1, self.x.shape[-1]), self.h.reshape(-1, self.h.shape[-1])
         flat, flat_inner = d.reshape(-1, d.shape[-1]), inner.reshape(-1, inner.shape[-1])
-        return [flat_inner.T @ x, flat_inner.sum(0), flat.T @ h, flat.sum(0)], inner @ self.w1
+        grads = [flat_inner.T @ x, flat_inner.sum(0), flat.T @ h, flat.sum(0)]
+        return [*grads, *norm], inner @ self.w1
 
 
 def actor_of(weights: Weights) -> Perceptron:
@@ -38,12 +57,18 @@ def actor_of(weights: Weights) -> Perceptron:
     return Perceptron(*(weights[name] for name in names))
 
 
-CRITIC = tuple(f"ensemble.layers.{k}.{kind}" for k in (0, 1) for kind in ("weight", "bias"))
+LAYERS = ("layers.0", "layers.1", "norms.0")
+CRITIC = tuple(f"ensemble.{layer}.{kind}" for layer in LAYERS for kind in ("weight", "bias"))
+
+
+def names_of(critics: Weights) -> list[str]:
+    return [name for name in CRITIC if name in critics]
 
 
 def critics_of(weights: Weights) -> list[Perceptron]:
-    count = len(weights[CRITIC[0]])
-    return [Perceptron(*(weights[name][c] for name in CRITIC)) for c in range(count)]
+    names = names_of(weights)
+    count = len(weights[names[0]])
+    return [Perceptron(*(weights[name][c] for name in names)) for c in range(count)]
 
 
 class Squashed:
@@ -71,10 +96,12 @@ class Reference:
         rows: [L, N].
         weight: [N] importance weights.
         options: of the algorithm.
+        dropout: probability with which units of the critics are dropped.
     """
 
-    def __init__(self, rows: Row, options: Any, weight: np.ndarray) -> None:
+    def __init__(self, rows: Row, options: Any, weight: np.ndarray, dropout: float = 0.0) -> None:
         self.o: Any = options
+        self.stays = 1 - dropout
         self.rows, self.weight = rows, weight.astype(np.float64)
         self.x = rows.observation.astype(np.float64)
         self.action = rows.action.astype(np.float64)
@@ -94,6 +121,10 @@ class Reference:
             m += 1
         return total, 0.0 if self.rows.terminated[m, i] else o.gamma ** (m - t), m
 
+    def kept(self, masks: Any, c: int, t: int, i: int) -> Any:
+        """What the hidden units of critic c are multiplied with in a row."""
+        return 1.0 if masks is None else masks[0][c, t - self.o.trained.start, i] / self.stays
+
     def critics(
         self, nets: dict[str, Weights], draws: dict[str, Any], alpha: float
     ) -> tuple[Weights, np.ndarray]:
@@ -101,12 +132,14 @@ class Reference:
 
         Args:
             nets: actor, critics, target_actor and target_critics.
-            draws: following [T, N, d] normals, subset of critics or None.
+            draws: following [T, N, d] normals, subset of critics or None, masks of those that
+                learn and of those that make targets, or None.
         """
         o, rows = self.o, self.rows
         critics, targets = critics_of(nets["critics"]), critics_of(nets["target_critics"])
         policy = actor_of(nets["actor" if isinstance(o, SACOptions) else "target_actor"])
-        grads = [[np.zeros_like(nets["critics"][name][c]) for name in CRITIC]
+        names = names_of(nets["critics"])
+        grads = [[np.zeros_like(nets["critics"][name][c]) for name in names]
                  for c in range(len(critics))]  # fmt: skip
         errors: list[list[float]] = [[] for _ in range(rows.reward.shape[1])]
         for t, i in self.trained:
@@ -123,13 +156,18 @@ class Reference:
             if isinstance(o, TD3Options):
                 clip = o.target_noise_clip
                 action = np.clip(action + np.clip(o.target_noise * noise, -clip, clip), -1, 1)
-            z = np.stack([target(np.concatenate([state, action])) for target in targets])
+            read = np.concatenate([state, action])
+            masks = draws.get("targets")
+            z = np.stack(
+                [target(read, self.kept(masks, c, t, i)) for c, target in enumerate(targets)]
+            )
             if draws["subset"] is not None:
                 z = z[draws["subset"]]
             wanted = self.target(z, reward, discount)
             sizes = []
             for c, critic in enumerate(critics):
-                found = critic(np.concatenate([self.x[t, i], self.action[t, i]]))
+                taken = np.concatenate([self.x[t, i], self.action[t, i]])
+                found = critic(taken, self.kept(draws.get("critics"), c, t, i))
                 slope, error = self.slope(found, wanted)
                 sizes.append(error)
                 scale = self.weight[i] / len(self.trained)
@@ -139,7 +177,7 @@ class Reference:
             errors[i].append(float(np.mean(sizes)))
         gradient = {
             name: np.stack([g[k] for g in grads]).reshape(nets["critics"][name].shape)
-            for k, name in enumerate(CRITIC)
+            for k, name in enumerate(names)
         }
         eta = o.priority_eta
         priority = [eta * max(e, default=0) + (1 - eta) * sum(e) / max(1, len(e)) for e in errors]
@@ -207,7 +245,8 @@ class Reference:
                 squashed = Squashed(output, draws["action"][t - o.trained.start, i])
                 entropies.append(-squashed.log_prob)
             action = np.tanh(output) if squashed is None else squashed.u
-            found = [critic(np.concatenate([self.x[t, i], action])) for critic in critics]
+            read, masks = np.concatenate([self.x[t, i], action]), draws.get("judges")
+            found = [critic(read, self.kept(masks, c, t, i)) for c, critic in enumerate(critics)]
             slopes = [
                 critic.back(self.mean_slope(z))[1][-len(action) :]
                 for critic, z in zip(critics, found, strict=True)
@@ -217,6 +256,7 @@ class Reference:
                 back = du * (1 - action**2)
             else:
                 averages = o.values == "quantile" or draws["subset"] is not None
+                averages |= o.actor_judge == "mean"
                 least = np.argmin([self.mean(z) for z in found])
                 du = -(np.mean(slopes, 0) if averages else slopes[least])
                 back = squashed.back(du, np.array(alpha))
@@ -237,8 +277,8 @@ def softmax(z: np.ndarray) -> np.ndarray:
 class Adam:
     """Kingma and Ba (2015), algorithm 1, of gradients that are clipped by their norm."""
 
-    def __init__(self, lr: float, eps: float, max_norm: float) -> None:
-        self.lr, self.eps, self.max_norm = lr, eps, max_norm or np.inf
+    def __init__(self, lr: float, eps: float, max_norm: float, beta1: float = 0.9) -> None:
+        self.lr, self.eps, self.max_norm, self.beta1 = lr, eps, max_norm or np.inf, beta1
         self.steps, self.m, self.v = 0, {}, {}
 
     def step(self, weights: Weights, gradient: Weights) -> Weights:
@@ -247,9 +287,12 @@ class Adam:
         new = {}
         for name, g in gradient.items():
             g = g * min(1.0, self.max_norm / max(norm, 1e-300))
-            self.m[name] = 0.9 * self.m.get(name, 0.0) + 0.1 * g
+            self.m[name] = self.beta1 * self.m.get(name, 0.0) + (1 - self.beta1) * g
             self.v[name] = 0.999 * self.v.get(name, 0.0) + 0.001 * g**2
-            m, v = self.m[name] / (1 - 0.9**self.steps), self.v[name] / (1 - 0.999**self.steps)
+            m, v = (
+                self.m[name] / (1 - self.beta1**self.steps),
+                self.v[name] / (1 - 0.999**self.steps),
+            )
             new[name] = weights[name] - self.lr * m / (np.sqrt(v) + self.eps)
         return new
 

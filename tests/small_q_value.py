@@ -125,3 +125,16 @@ def everything(algorithm: QValueLearning) -> list[Tensor]:
     algorithm.replay.state = dict
     state = {"agent": dict(algorithm.agent.state_dict()), "algorithm": algorithm.state()}
     return [torch.as_tensor(leaf).clone() for leaf in tree_leaves(state)]
+
+
+def gradients(algorithm: Any, loss: Tensor) -> dict[str, Tensor]:
+    """The flat gradient of every network, by name."""
+    flats = {
+        "critics": algorithm.learner.parameters,
+        "actor": algorithm.actor_learner.parameters,
+        **{f"target {k}": target.parameters for k, target in enumerate(algorithm.targets)},
+    }
+    for flat in flats.values():
+        flat.zero_grad()
+    loss.backward()
+    return {name: flat.gradient.clone() for name, flat in flats.items()}

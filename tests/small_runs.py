@@ -116,7 +116,21 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
         "Pendulum-v1",
     ),
     "sac": (SACOptions(**SMALL_Q_VALUE, prioritized=True), SMALL_NETWORKS, "Pendulum-v1"),
-    "redq": (SACOptions(**SMALL_Q_VALUE, critics=4, n_step=2), SMALL_NETWORKS, "Pendulum-v1"),
+    "redq-dropout": (
+        SACOptions(**SMALL_Q_VALUE, critics=4, n_step=2, policy_delay=2),
+        dataclasses.replace(SMALL_NETWORKS, critic_dropout=0.1, critic_layer_norm=True),
+        "Pendulum-v1",
+    ),
+    "crossq": (
+        SACOptions(**SMALL_Q_VALUE, adam_beta1=0.5, policy_delay=3),
+        dataclasses.replace(SMALL_NETWORKS, batch_norm=True, batch_norm_warm_up=100),
+        "Pendulum-v1",
+    ),
+    "sac-discrete": (
+        SACOptions(**SMALL_Q_VALUE, n_step=2, prioritized=True),
+        SMALL_NETWORKS,
+        "CartPole-v1",
+    ),
     "d4pg": (
         D4PGOptions(**SMALL_Q_VALUE, v_min=-80.0, v_max=0.0, reward_scale=0.1),
         SMALL_NETWORKS,

@@ -33,8 +33,16 @@ ALGOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "ddpg process": ("ddpg", {"exploration": "ou"}, {"layer_norm": True}),
     "td3": ("td3", {"critics": 3}, {"critic_sizes": (6, 5)}),
     "sac": ("sac", {}, {}),
-    "sac fixed": ("sac", {"temperature": 0.1, "n_step": 2}, {"state_dependent_std": False}),
-    "redq": ("sac", {"critics": 4, "policy_delay": 3}, {}),
+    "crossq fixed": (
+        "sac",
+        {"temperature": 0.1, "n_step": 2},
+        {"state_dependent_std": False, "batch_norm": True, "batch_norm_warm_up": 2},
+    ),
+    "redq dropout": (
+        "sac",
+        {"critics": 4, "policy_delay": 3},
+        {"critic_dropout": 0.2, "critic_layer_norm": True},
+    ),
     "d4pg": ("d4pg", {"n_step": 5}, {}),
     "ddpg lstm": ("ddpg", {**SEQUENCES, "exploration": "ou"}, {"memory": "lstm"}),
     "td3 gru": ("td3", {**SEQUENCES, "zero_state": True}, {"memory": "gru"}),
@@ -152,11 +160,16 @@ def test_every_cell_trains_to_finite_numbers(cell):
     parts.close()
 
 
+@pytest.mark.parametrize("algo", ["ddpg", "td3", "d4pg"])
+def test_one_discrete_choice_is_sacs_alone(algo):
+    with pytest.raises(UsageError, match="dqn or sac for one Discrete choice"):
+        parts_of(lambda: SpaceZooEnv(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(3)), algo)
+
+
 @pytest.mark.parametrize("algo", ["ddpg", "td3", "sac", "d4pg"])
 @pytest.mark.parametrize(
     "action",
     [
-        spaces.Discrete(3),
         spaces.MultiDiscrete([2, 3]),
         spaces.MultiBinary(4),
         spaces.MultiBinary([2, 2]),

@@ -83,6 +83,28 @@ def test_actors_and_critics_that_cannot_be_are_refused_by_name(algo: Any, named:
         Run(EnvOptions("Pendulum-v1"), algo())
 
 
+@pytest.mark.parametrize(
+    ("algo", "model", "named"),
+    [
+        (SACOptions(), {"critic_dropout": 1.0}, "critic_dropout=1.0 must be at least 0 and less"),
+        (SACOptions(), {"critic_dropout": -0.1}, "critic_dropout=-0.1 must be at least 0"),
+        (SACOptions(adam_beta1=1.0), {}, "adam_beta1=1.0 must be at least 0 and less than 1"),
+        (SACOptions(), {"batch_norm_warm_up": -1}, "batch_norm_warm_up=-1 must not be negative"),
+        (TD3Options(), {"batch_norm": True}, "batch_norm is of sac"),
+        (
+            SACOptions(train_rows=20),
+            {"batch_norm": True, "memory": "lstm"},
+            "batch_norm and memory=lstm: .*choose --memory none",
+        ),
+    ],
+)
+def test_networks_of_actors_and_critics_that_cannot_be_are_refused_by_name(
+    algo: Any, model: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(UsageError, match=named):
+        Run(EnvOptions("Pendulum-v1"), algo, ActorQOptions(**model))
+
+
 @pytest.mark.parametrize("algo", [DDPGOptions, TD3Options, SACOptions, D4PGOptions])
 def test_of_single_transitions_an_actors_memory_learns_nothing(algo: Any) -> None:
     with pytest.raises(UsageError, match="--burn-in 10 --train-rows 20 .*or --preset memory"):
@@ -99,6 +121,9 @@ def test_options_of_actors_and_critics_without_effect_are_refused() -> None:
         (TD3, {"state_dependent_std": False}),
         (TD3, {"huber_delta": 2.0}),
         (TD3, {"num_atoms": 21}),
+        (SAC, {"batch_norm_warm_up": 10}),
+        (SAC, {"batch_norm": True, "target_tau": 0.01}),
+        (SAC, {"optimizer": "rmsprop", "adam_beta1": 0.5}),
     ):
         with pytest.raises(UsageError, match="has no effect"):
             kind("Pendulum-v1", **given)

@@ -8,11 +8,12 @@ import numpy as np
 from torch import Tensor
 
 from rlpyt.agents.action_noise import exploration_noise
+from rlpyt.agents.categorical import CategoricalAgent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_value import QValueAgent, copies
 from rlpyt.algos.options import DDPGOptions, QValueOptions
 from rlpyt.distributions.squashed import SquashedGaussian
-from rlpyt.envs.spec import EnvSpec
+from rlpyt.envs.spec import Discrete, EnvSpec
 from rlpyt.models.q_value import ActorModel, CriticsModel
 from rlpyt.returns import Returns
 from rlpyt.rows import Inputs
@@ -72,7 +73,8 @@ class SquashedAgent(QValueAgent):
         return 0
 
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
-        return None, copies((critics,))[0]
+        joint = getattr(critics, "joint", False)
+        return None, None if joint else copies((critics,))[0]
 
     def _noise(self, normals: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(normals)
@@ -86,19 +88,23 @@ class SquashedAgent(QValueAgent):
             return distribution.mode(parameters), process
         return distribution.sample(parameters, noise), process
 
-    def sample(self, inputs: Inputs, state: Any, noise: Tensor) -> tuple[Tensor, Tensor, Any]:
+    def sample(
+        self, inputs: Inputs, state: Any, noise: Tensor, counted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Any]:
         """Actions of the policy, through which gradients flow.
 
         Args:
             inputs: [T, B, ...] or [B, ...].
             state: the actor's, as fed at the first row.
             noise: [..., d] or [..., *shape] normals.
+            counted: [...] bool, rows that batch normalization is of; None: of those before.
 
         Returns:
             action [..., *shape], its log-density [...], and the state fed at the row after the
             last.
         """
-        output, state = self._run(self.actor, inputs, state)
+        given = () if counted is None else (counted,)
+        output, state = self._run(self.actor, inputs, state, *given)
         distribution = self.distribution
         action, log_prob = distribution.sample_log_prob(distribution.parameters(output), noise)
         return action, log_prob, state
@@ -112,11 +118,13 @@ def make_agent(
     normalizer: ObservationNormalizer | None = None,
     precision: str = "float32",
 ) -> QValueAgent:
-    """The agent of these options: deterministic, or for SAC stochastic.
+    """The agent of these options: deterministic, or for SAC stochastic, of a Discrete choice too.
 
     Args:
         networks: of `make_networks`, or the user's.
         returns, algo, normalizer, precision: as `QValueAgent` takes them.
     """
-    kind = DeterministicAgent if isinstance(algo, DDPGOptions) else SquashedAgent
+    kind: Any = DeterministicAgent if isinstance(algo, DDPGOptions) else SquashedAgent
+    if kind is SquashedAgent and isinstance(env_spec.action, Discrete):
+        kind = CategoricalAgent
     return kind(env_spec, *networks, returns, algo, normalizer, precision)

@@ -105,6 +105,10 @@ class QLearningAgent(nn.Module):
         zero = np.zeros((), np.float32)
         return QKept(zero, zero) if self.keeps else ()
 
+    def kept_state(self, state: Any) -> Any:
+        """What of a state a replay keeps: all."""
+        return state
+
     def to_device(self, device: torch.device) -> None:
         self.device = device
         self._plain = self.normalizer is None and device.type == "cpu"

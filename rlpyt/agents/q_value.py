@@ -35,12 +35,13 @@ NOTHING = Draw(None, None)
 class QValueAgent(nn.Module, ABC):
     """Acts by an actor, and values actions with critics and with their targets.
 
-    Actions are in units in which bounds are -1 and 1. Until `options.warm_up` environment steps
-    they are uniform there, whatever the actor says. What learns is given inputs that are read()
-    already; a state is fed to networks in the parts that `states` finds.
+    Actions are in units in which bounds are -1 and 1, or one Discrete choice. Until
+    `options.warm_up` environment steps they are uniform there, whatever the actor says. What learns
+    is given inputs that are read() already; a state is fed to networks in the parts that `states`
+    finds.
 
     Args:
-        env_spec: of the environments; actions must be numbers with bounds.
+        env_spec: of the environments; actions must be what the agent's kind chooses.
         actor: gives the numbers that actions follow from.
         critics: give returns of actions.
         returns: what the critics' outputs mean.
@@ -53,6 +54,8 @@ class QValueAgent(nn.Module, ABC):
     critics: Any
     outputs: int
     """Numbers that the actor gives for one action."""
+    drawn: tuple[int, int]
+    """Of its `uniforms` and `normals`, those that exploring takes beyond the warm-up."""
 
     def __init__(
         self,
@@ -65,8 +68,7 @@ class QValueAgent(nn.Module, ABC):
         precision: str = "float32",
     ) -> None:
         super().__init__()
-        self.action_shape = bounded(env_spec).shape
-        self.uniforms = self.normals = prod(self.action_shape)
+        self._take_actions(env_spec)
         self.returns, self.normalizer, self.precision = returns, normalizer, precision
         self.shares_trunk = bool(getattr(actor, "shares_trunk", False))
         self.device = torch.device("cpu")
@@ -75,7 +77,7 @@ class QValueAgent(nn.Module, ABC):
         self.model: Any = Networks(actor, critics, self._make_policy(options))
         target_actor, target_critics = self._targets(actor, critics)
         self.target_actor: Any = target_actor  # None, where targets are made with the actor itself
-        self.target_critics: Any = target_critics
+        self.target_critics: Any = target_critics  # None, where the critics are their own
         self._valued = bool(tree_leaves(critics.initial_state(1)))  # critics remember
         self._recurrent = self._valued or bool(tree_leaves(actor.initial_state(1)))
         vars(self).update(  # found without nn.Module.__getattr__: faster
@@ -86,6 +88,12 @@ class QValueAgent(nn.Module, ABC):
             target_critics=target_critics,
         )
         self.set_exploration(0)
+
+    def _take_actions(self, env_spec: EnvSpec) -> None:
+        """Take up what actions are."""
+        self.action_shape: tuple[int, ...] = bounded(env_spec).shape
+        self.uniforms = self.normals = prod(self.action_shape)
+        self.drawn = 0, self.normals
 
     @abstractmethod
     def _make_policy(self, options: QValueOptions) -> int:
@@ -159,8 +167,10 @@ class QValueAgent(nn.Module, ABC):
             action [B, *shape], () to keep beside it, the state fed next.
         """
         action, noise = NOTHING if draw is None else draw
-        if action is not None and not self._recurrent:
-            return action, (), state
+        if action is not None:
+            action = self._at_random(action, inputs)
+            if not self._recurrent:
+                return action, (), state
         if not self._plain:
             inputs = self.read(inputs)
         fed, valued = self.states(state)
@@ -176,6 +186,10 @@ class QValueAgent(nn.Module, ABC):
             _, valued = self._run(self.critics.features, inputs, valued)
         return action, (), QValueState(fed, valued, process)
 
+    def _at_random(self, drawn: Tensor, inputs: Inputs) -> Tensor:
+        """The action of a row that is answered at random."""
+        return drawn
+
     def evaluation(self, stochastic: bool) -> EvaluatedAgent:
         """Who answers others than the training environments.
 
@@ -183,6 +197,12 @@ class QValueAgent(nn.Module, ABC):
             stochastic: explore as in training; else the action that the policy is centred on.
         """
         return EvaluatedAgent(self, stochastic)
+
+    def kept_state(self, state: Any) -> Any:
+        """What of a state a replay keeps: all but the process of the exploration, which no update
+        reads."""
+        kept = state.replace(process=()) if state else ()
+        return kept if tree_leaves(kept) else ()
 
     def states(self, state: Any) -> tuple[Any, Any]:
         """What of a state the actor is fed, and what the critics."""
@@ -194,9 +214,11 @@ class QValueAgent(nn.Module, ABC):
         self,
         inputs: Inputs,
         state: Any,
-        action: Tensor,
+        action: Tensor | None,
         frozen: bool = False,
         count: int | None = None,
+        masks: Any = None,
+        counted: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """What each of C critics says of the return of an action.
 
@@ -206,17 +228,26 @@ class QValueAgent(nn.Module, ABC):
             action: [..., *shape] of each row.
             frozen: whether gradients reach the action alone: for the loss of the actor.
             count: of so many critics, the first ones; None: of all C.
+            masks: which units stay, where others are dropped (`models.ensemble`); None: all.
+            counted: [...] bool, rows that batch normalization is of; None: of those before.
 
         Returns:
             z [C, ..., K], and the state fed at the row after the last.
         """
-        return self._run(self.critics, inputs, state, action, frozen, count)
+        given = () if masks is None and counted is None else (masks, counted)
+        return self._run(self.critics, inputs, state, action, frozen, count, *given)
 
     def target_z(
-        self, inputs: Inputs, state: Any, action: Tensor, subset: Tensor | None = None
+        self,
+        inputs: Inputs,
+        state: Any,
+        action: Tensor | None,
+        subset: Tensor | None = None,
+        masks: Any = None,
     ) -> tuple[Tensor, Any]:
         """The same of the target critics: of all, or of those with the numbers [M] int64."""
-        return self._run(self.target_critics, inputs, state, action, False, subset)
+        given = () if masks is None else (masks,)
+        return self._run(self.target_critics, inputs, state, action, False, subset, *given)
 
     def _run(self, network: Any, *inputs: Any) -> Any:
         if self.precision == "float32":
@@ -233,15 +264,14 @@ class EvaluatedAgent:
         stochastic: whether it explores, if it is given noise.
     """
 
-    uniforms = 0
-
     def __init__(self, agent: QValueAgent, stochastic: bool) -> None:
         self.agent, self.model = agent, agent.model
-        self.normals = agent.normals if stochastic else 0
+        self.uniforms, self.normals = agent.drawn if stochastic else (0, 0)
 
     def draws(self, noise: np.ndarray) -> list[Draw | None]:
-        """What `act` takes at each row, of noise [T, B, normals]."""
-        return [*self.agent.explored(noise)] if self.normals else [None] * len(noise)
+        """What `act` takes at each row, of noise [T, B, uniforms + normals]."""
+        drawn = self.uniforms + self.normals
+        return [*self.agent.explored(noise)] if drawn else [None] * len(noise)
 
     def act(self, inputs: Inputs, state: Any, draw: Draw | None) -> tuple[Tensor, Any, Any]:
         """Answer one row; see `QValueAgent.act`."""

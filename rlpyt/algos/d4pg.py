@@ -23,4 +23,4 @@ class D4PG(DeterministicLearning):
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, None]:
         """Z'(s', mu'(s')); it is projected onto the atoms by `returns.target` (eq. 4)."""
-        return self.target_returns(batch, self.target_action(batch)), None
+        return self.target_returns(batch, self.target_action(batch), draws), None

@@ -17,4 +17,4 @@ class DDPG(DeterministicLearning):
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, None]:
         """Q'(s', mu'(s')): the target critic's returns of the target actor's actions (eq. 5)."""
-        return self.target_returns(batch, self.target_action(batch)), None
+        return self.target_returns(batch, self.target_action(batch), draws), None

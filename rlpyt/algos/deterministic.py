@@ -16,22 +16,25 @@ class DeterministicLearning(QValueLearning):
         """mu'(s'), [R, N, *shape]."""
         return self.agent.target_action(batch.following, batch.states.target_actor)[0]
 
-    def target_returns(self, batch: Batch, action: Tensor) -> Tensor:
+    def target_returns(self, batch: Batch, action: Tensor, draws: Draws) -> Tensor:
         """What the target critics say of the return of an action; of several, the least.
 
         Args:
             action: [R, N, *shape].
+            draws: of the update.
 
         Returns:
             [R, N, K].
         """
-        z, _ = self.agent.target_z(batch.following, batch.states.target_critics, action)
+        fed, masks = batch.states.target_critics, draws.targets
+        z, _ = self.agent.target_z(batch.following, fed, action, masks=masks)
         return least(self.agent.returns, z)
 
     def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """-E[Z_1(s, mu(s))], the mean over live rows: its gradient is the policy's."""
         agent, states = self.agent, batch.states
         action, _ = agent.action(batch.inputs, states.actor)
-        z, _ = agent.z(batch.inputs, states.critics, action, frozen=True, count=1)
+        masks = draws.judges
+        z, _ = agent.z(batch.inputs, states.critics, action, frozen=True, count=1, masks=masks)
         loss = -live_mean(agent.returns.value(z[0]), batch.live)
         return loss, loss.detach().view(1)

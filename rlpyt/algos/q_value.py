@@ -22,6 +22,7 @@ from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.functional import live_mean, live_means
 from rlpyt.functional.q_values import sequence_priority
 from rlpyt.means import Means
+from rlpyt.models.batch_norm import Statistics
 from rlpyt.replays.replay import Replay
 from rlpyt.schedules import scheduled
 from rlpyt.storage import to_device
@@ -33,6 +34,10 @@ class Draws(NamedArrayTuple):
     following: Any = None  # [R, N, *shape] normals of the actions that are bootstrapped from
     action: Any = None  # [T, N, *shape] normals of the actions that the actor is judged by
     subset: Any = None  # [M] int64 the critics that make targets
+    # Which units of each hidden layer stay, [C, rows, N, width] bool, where others are dropped:
+    critics: Any = None  # of the critics that learn
+    targets: Any = None  # of those that make targets
+    judges: Any = None  # of those by which the actor learns
 
 
 class QValueLearning(ReplayLearning):
@@ -61,18 +66,19 @@ class QValueLearning(ReplayLearning):
     ) -> None:
         super().__init__(agent, options, replay, total_env_steps, generator)
         self.options: Any = options
-        self._optimizer = optimizer_of(options)
+        optimizer = optimizer_of(options)
 
         def learner(name: str, network: nn.Module, means: int) -> Learner:
             named = nn.ModuleDict({name: network})  # so that errors say whose weights they are of
             norm = options.max_grad_norm
-            return Learner(named, self._optimizer, norm, compile, agent, means)
+            return Learner(named, optimizer, norm, compile, agent, means)
 
         self.learner = learner("critics", agent.critics, len(self.names) - 1)
         self.actor_learner = learner("actor", agent.actor, len(self.actor_names) - 1)
-        self.targets = [TargetNetwork(agent.target_critics, self.learner)]
-        if agent.target_actor is not None:
-            self.targets.append(TargetNetwork(agent.target_actor, self.actor_learner))
+        followed = (agent.target_critics, self.learner), (agent.target_actor, self.actor_learner)
+        self.targets = [TargetNetwork(target, of) for target, of in followed if target is not None]
+        self.statistics = Statistics(agent.critics), Statistics(agent.actor)
+        self._masks: Any = getattr(agent.critics, "masks", None)  # draws them
         self._actor_seen: list[Tensor] = []  # metrics of the window's updates of the actor
         self._remembers = bool(tree_leaves(agent.states(agent.model.initial_state(1))))
         # Reading is part of what is compiled; memories are not, and pass through rows once.
@@ -113,8 +119,10 @@ class QValueLearning(ReplayLearning):
         given = items if self._reads_within else self.read(items)
         live = self.live_rows(items)
         metrics = self.learner.step(self._critic_loss, rate, given, draws, live=live)
+        self.statistics[0].follow()
         if self.updates % options.policy_delay == 0:
-            self.learn_actor(given, draws, env_steps, live)
+            judges = to_device(self.masks(items), self.agent.device)
+            self.learn_actor(given, draws.replace(judges=judges), env_steps, live)
         if self.updates % options.target_update_updates == 0:
             for target in self.targets:
                 target.follow(options.target_tau)
@@ -131,6 +139,7 @@ class QValueLearning(ReplayLearning):
         lr = self.options.lr if self.options.actor_lr is None else self.options.actor_lr
         rate = self.rate(lr, env_steps)
         metrics = self.actor_learner.step(self._actor_loss, rate, given, draws, live=live)
+        self.statistics[1].follow()
         self._actor_seen.append(metrics)
         return metrics
 
@@ -141,7 +150,9 @@ class QValueLearning(ReplayLearning):
 
     def draw(self, items: Items) -> Draws:
         """What is random in an update, drawn on the CPU: a run is the same on every device."""
-        return Draws()
+        if self.agent.target_critics is None:  # they read both kinds of rows as one batch
+            return Draws(critics=self.masks(items, self.options.train_rows))
+        return Draws(critics=self.masks(items), targets=self.masks(items, self._beyond))
 
     def critic_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """The loss of the critics, summed over them, a mean over live rows.
@@ -151,8 +162,7 @@ class QValueLearning(ReplayLearning):
             error, and the errors from which priorities are made, means over the critics.
         """
         returns, live = self.agent.returns, batch.live
-        target = self.target(batch, draws)  # [T, N, M]
-        z, _ = self.agent.z(batch.inputs, batch.states.critics, batch.action)  # [C, T, N, K]
+        z, target = self.compared(batch, draws)  # [C, T, N, K] and [T, N, M]
         # Dead rows are silenced before the loss too: the slope of 0 * NaN is NaN.
         z, target = (torch.where(live[..., None], x, 0.0) for x in (z, target))
         losses, error = returns.loss(z, target, None)
@@ -165,10 +175,19 @@ class QValueLearning(ReplayLearning):
             metrics = torch.cat([live_means([losses, value, error], live), priority])
         return live_mean(losses, live), metrics
 
+    def compared(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """What critics say of the actions taken, [C, T, N, K], and what they should, [T, N, M]."""
+        fed, masks = batch.states.critics, draws.critics
+        z, _ = self.agent.z(batch.inputs, fed, batch.action, masks=masks)
+        return z, self.target(batch, draws)
+
     @torch.no_grad()
     def target(self, batch: Batch, draws: Draws) -> Tensor:
         """What the returns of the actions taken should be, [T, N, M]."""
-        z, bonus = self.following(batch, draws)
+        return self.bootstrapped(batch, *self.following(batch, draws))
+
+    def bootstrapped(self, batch: Batch, z: Tensor, bonus: Tensor | None) -> Tensor:
+        """The same, of the returns of what follows (`following`)."""
         reward, discount, at = batch.returns, batch.discount, batch.bootstrap
         if at is not None:
             z = z.gather(0, at[..., None].expand(*at.shape, z.shape[-1]))
@@ -207,7 +226,19 @@ class QValueLearning(ReplayLearning):
 
     def following_normals(self, items: Items) -> Tensor:
         """The same for the actions that are bootstrapped from, [R, N, *shape]."""
-        return self.normals(items, self.options.n_step if self._remembers else 0)
+        return self.normals(items, self._beyond)
+
+    @property
+    def _beyond(self) -> int:
+        """Rows that are bootstrapped from, beyond as many as are trained."""
+        return self.options.n_step if self._remembers else 0
+
+    def masks(self, items: Items, beyond: int = 0) -> Any:
+        """Which units of the critics stay in each trained row and so many more; None: all do."""
+        if self._masks is None:
+            return None
+        rows = self.options.train_rows + beyond, items.action.shape[1]
+        return self._masks(self.options.critics, rows, self.generator)
 
     def _critic_loss(self, given: Any, draws: Draws) -> tuple[Tensor, Tensor]:
         return self.critic_loss(self._batch(given), draws)

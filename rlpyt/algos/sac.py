@@ -1,32 +1,32 @@
 """Soft actor-critic (Haarnoja et al., 2018b, "Soft Actor-Critic Algorithms and Applications").
 
-Options make of it ensembles of critics (REDQ, Chen et al., 2021, algorithm 1) and truncated
-mixtures of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1).
+Options make of it ensembles of critics (REDQ, Chen et al., 2021, algorithm 1), truncated mixtures
+of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1), critics with dropout (DroQ, Hiraoka
+et al., 2022, algorithm 2) and without target networks (CrossQ, Bhatt et al., 2024).
 """
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from rlpyt.agents.q_value import QValueAgent
 from rlpyt.algos.options import SACOptions
-from rlpyt.algos.q_value import Draws, QValueLearning, least
+from rlpyt.algos.q_value import Draws, least
 from rlpyt.algos.q_value_batch import Batch
 from rlpyt.algos.replay_learning import Items
-from rlpyt.algos.temperature import Temperature
+from rlpyt.algos.soft import SoftLearning
+from rlpyt.arrays import tree_map
 from rlpyt.functional import live_mean
 from rlpyt.replays.replay import Replay
 
 
 @final
-class SAC(QValueLearning):
+class SAC(SoftLearning):
     """A stochastic actor, and critics of returns that count its entropy. See `SACOptions`."""
-
-    actor_names = (*QValueLearning.actor_names, "policy/entropy", "policy/temperature")
 
     def __init__(
         self,
@@ -38,65 +38,65 @@ class SAC(QValueLearning):
         compile: bool = False,
     ) -> None:
         super().__init__(agent, options, replay, total_env_steps, generator, compile)
-        fixed = options.temperature
-        initial = options.initial_temperature if fixed is None else fixed
-        self._learned = fixed is None
-        optimizer = self._optimizer if self._learned else None
-        self.temperature = Temperature(initial, agent.device, optimizer)
         wanted = options.target_entropy  # unset: as in appendix D
         self.target_entropy = -float(prod(agent.action_shape)) if wanted is None else wanted
-        # TQC pools the quantiles of all critics, REDQ takes the least of a few; both are judged by
-        # the mean of all.
-        self._pools = options.values == "quantile"
-        self._subset = not self._pools and options.target_critics < options.critics
+        self._joint = agent.target_critics is None
 
     def draw(self, items: Items) -> Draws:
-        draws = Draws(following=self.following_normals(items), action=self.normals(items))
-        if not self._subset:
-            return draws
-        order = torch.randperm(self.options.critics, generator=self.generator)
-        return draws.replace(subset=order[: self.options.target_critics])
+        normals = {"following": self.following_normals(items), "action": self.normals(items)}
+        return super().draw(items).replace(**normals)
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """min_i Q_i'(s', a') with a' from the policy, and -alpha log pi(a'|s') (eq. 3 and 5)."""
-        agent, states = self.agent, batch.states
-        action, log_prob, _ = agent.sample(batch.following, states.actor, draws.following)
-        fed = states.target_critics
-        z, _ = agent.target_z(batch.following, fed, action, draws.subset)  # [C or M, R, N, K]
-        z = lowest(z, self.options.drop_quantiles) if self._pools else least(agent.returns, z)
-        return z, -self.temperature() * log_prob
+        action, bonus = self.following_action(batch, draws)
+        fed, subset, masks = batch.states.target_critics, draws.subset, draws.targets
+        z, _ = self.agent.target_z(batch.following, fed, action, subset, masks)
+        return self.reduced(z), bonus
+
+    @torch.no_grad()
+    def following_action(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """a' of the policy [R, N, *shape], and its entropy's worth [R, N]."""
+        states, noise = batch.states, draws.following
+        action, log_prob, _ = self.agent.sample(batch.following, states.actor, noise)
+        return action, -self.temperature() * log_prob
+
+    def reduced(self, z: Tensor) -> Tensor:
+        """What targets are made of: of critics' returns [C or M, R, N, K], [R, N, K']."""
+        if self._pools:
+            return lowest(z, self.options.drop_quantiles)
+        return least(self.agent.returns, z)
+
+    def compared(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """As `QValueLearning.compared`; without target networks both in one pass of one batch, of
+        which the normalization is (Bhatt et al., 2024)."""
+        if not self._joint:
+            return super().compared(batch, draws)
+        action, bonus = self.following_action(batch, draws)
+        inputs = tree_map(lambda *x: torch.cat(x), batch.inputs, batch.following)  # [2T, N, ...]
+        actions = torch.cat([batch.action, action])
+        live = batch.live.repeat(2, 1)
+        both, _ = self.agent.z(inputs, (), actions, masks=draws.critics, counted=live)
+        z, following = both.chunk(2, dim=1)  # [C, T, N, K] each
+        following = following.detach()
+        if draws.subset is not None:
+            following = following.index_select(0, draws.subset)
+        return z, self.bootstrapped(batch, self.reduced(following), bonus)
 
     def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """alpha log pi(a|s) - min_i Q_i(s, a) with a from the policy, through whose noise the
         gradient flows; the mean over live rows (eq. 7 and 9)."""
         agent, states, live = self.agent, batch.states, batch.live
-        action, log_prob, _ = agent.sample(batch.inputs, states.actor, draws.action)
-        z, _ = agent.z(batch.inputs, states.critics, action, frozen=True)
-        value = agent.returns.value(z)  # [C, T, N]
-        value = value.mean(0) if self._pools or self._subset else value.amin(0)
+        counted = live if self._joint else None
+        action, log_prob, _ = agent.sample(batch.inputs, states.actor, draws.action, counted)
+        fed, masks = states.critics, draws.judges
+        z, _ = agent.z(batch.inputs, fed, action, frozen=True, masks=masks)
+        value = self.judged(agent.returns.value(z))  # [T, N]
         alpha = self.temperature()
         loss = live_mean(alpha * log_prob - value, live)
         return loss, torch.stack((loss, -live_mean(log_prob, live), alpha)).detach()
 
-    def learn_actor(
-        self, given: Any, draws: Draws, env_steps: int, live: Tensor | None = None
-    ) -> Tensor:
-        """One update of the actor, then of the temperature by the entropy that the actor had."""
-        metrics = super().learn_actor(given, draws, env_steps, live)
-        if self._learned:
-            options, entropy = self.options, metrics[2]
-            lr = options.lr if options.temperature_lr is None else options.temperature_lr
-            self.temperature.step(entropy, self.target_entropy, self.rate(lr, env_steps))
-        return metrics
-
-    def state(self) -> dict[str, Any]:
-        own = {"temperature": self.temperature.state()} if self._learned else {}
-        return super().state() | own
-
-    def load(self, state: dict[str, Any]) -> None:
-        super().load(state)
-        if self._learned:
-            self.temperature.load(state["temperature"])
+    def wanted_entropy(self, metrics: Tensor) -> float:
+        return self.target_entropy
 
 
 def lowest(z: Tensor, drop: int) -> Tensor:

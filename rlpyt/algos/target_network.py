@@ -39,4 +39,4 @@ def optimizer_of(options: ReplayOptions) -> Callable[[FlatParameters], Optimizer
     """The optimizer that these options ask for."""
     if options.optimizer == "rmsprop":
         return partial(RMSprop, decay=0.95, eps=options.optimizer_eps, centred=True)
-    return partial(Adam, eps=options.optimizer_eps)
+    return partial(Adam, betas=(options.adam_beta1, 0.999), eps=options.optimizer_eps)

@@ -18,7 +18,7 @@ class TD3(DeterministicLearning):
     actions that are smoothed. See `TD3Options`."""
 
     def draw(self, items: Items) -> Draws:
-        return Draws(following=self.following_normals(items))
+        return super().draw(items).replace(following=self.following_normals(items))
 
     def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, None]:
         """min_i Q_i'(s', mu'(s') + clip(noise)), the action clipped to its bounds (eq. 10, 14)."""
@@ -27,4 +27,4 @@ class TD3(DeterministicLearning):
         noise = (options.target_noise * draws.following).clamp(-clip, clip)
         # Unit coordinates span [low, high].
         action = (self.target_action(batch) + noise).clamp(-1, 1)
-        return self.target_returns(batch, action), None
+        return self.target_returns(batch, action, draws), None

@@ -146,7 +146,7 @@ def _value(flag: Flag, spelling: str, texts: list[str]) -> Any:
         return spelling in flag.spellings
     one = reader(flag.hint)
     values = [_read(one, spelling, text) for text in texts]
-    return tuple(values) if one.many else values[0]
+    return tuple(values) if one.many and values != [None] else values[0]
 
 
 def _read(one: Reader, spelling: str, text: str) -> Any:

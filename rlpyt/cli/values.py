@@ -43,7 +43,7 @@ def reader(hint: Any) -> Reader:
     if origin in (typing.Union, types.UnionType):
         (inner,) = (x for x in arguments if x is not type(None))
         one = reader(inner)
-        return Reader(one.metavar, lambda text: None if unset(text) else one.read(text))
+        return Reader(one.metavar, lambda text: None if unset(text) else one.read(text), one.many)
     raise TypeError(f"options of type {hint} cannot be read")
 
 

@@ -63,6 +63,7 @@ class MLP(Encoder):
     """Hidden layers, [..., inputs] -> [..., features]; without any it is the identity."""
 
     layers: Any  # nn.ModuleList of nn.Linear
+    norms: Any  # nn.ModuleList of nn.LayerNorm, or None
 
     def __init__(self, inputs: int, sizes: Sequence[int], options: ModelOptions) -> None:
         super().__init__()
@@ -80,6 +81,11 @@ class MLP(Encoder):
             for layer in self.layers:
                 x = self.activation(F.linear(x, layer.weight, layer.bias))
             return x
-        for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = self.activation(norm(F.linear(x, layer.weight, layer.bias)))
+        for k in range(len(self.layers)):
+            x = self.layer(k, x)
         return x
+
+    def layer(self, k: int, x: Tensor) -> Tensor:
+        """What hidden layer k makes of what the one before it gave."""
+        x = F.linear(x, self.layers[k].weight, self.layers[k].bias)
+        return self.activation(x if self.norms is None else self.norms[k](x))

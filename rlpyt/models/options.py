@@ -107,6 +107,20 @@ class ActorQOptions(ModelOptions):
     critic_sizes: tuple[int, ...] | None = None
     """Widths of the critics' hidden layers; unset: those of the actor's."""
 
+    critic_layer_norm: bool | None = None
+    """Layer normalization in the critics' hidden layers; unset: as in the actor's."""
+
+    critic_dropout: float = 0.0
+    """Probability with which a unit of the critics' hidden layers is dropped, in learning alone, in
+    their targets and for the actor's loss too (DroQ, Hiraoka et al., 2022)."""
+
+    batch_norm: bool = False
+    """SAC's actor and critics with batch renormalization, and no target networks: critics read rows
+    and those that they bootstrap from as one batch (CrossQ, Bhatt et al., 2024)."""
+
+    batch_norm_warm_up: int = 100_000
+    """Updates in which it is plain batch normalization, until its running statistics are good."""
+
     encoder_sizes: tuple[int, ...] = ()
     """Widths of hidden layers on vectors in front of a memory; without one, of more in front of the
     others: critics read the action behind these."""

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from rlpyt.algos.options import DDPGOptions, QValueOptions
 from rlpyt.arrays import NamedArrayTuple, tree_leaves
-from rlpyt.envs.spec import EnvSpec
+from rlpyt.envs.spec import Discrete, EnvSpec
 from rlpyt.models.actor import Actor
-from rlpyt.models.critics import Chosen, Critics, bounded, shares_trunk
+from rlpyt.models.critics import Critics, bounded, shares_trunk
 from rlpyt.models.options import ActorQOptions
+from rlpyt.models.parallel import Chosen
 from rlpyt.returns import CategoricalReturn, Expected, QuantileReturn, Returns
 from rlpyt.rows import Inputs
 
@@ -21,6 +22,7 @@ class ActorModel(Protocol):
     """What the agent asks of its actor: `models.Actor`, or a module of the user's.
 
     It may offer `shares_trunk` = True: its state is the critics', and is fed to it with theirs.
+    Beside joint critics it takes the rows that its normalization is of, as `models.Actor` does.
     """
 
     reads: frozenset[str]
@@ -30,14 +32,19 @@ class ActorModel(Protocol):
 
 
 class CriticsModel(Protocol):
-    """What the agent asks of its critics: `models.Critics`, or a module of the user's."""
+    """What the agent asks of its critics: `models.Critics`, or a module of the user's.
+
+    Of one Discrete choice no action is given, and the returns are of all n, [C, ..., n, K]. What
+    `models.Critics` takes beyond this goes with what it offers: `masks`, which draws what its
+    dropout drops, and `joint` = True, by which there is no copy of it for targets.
+    """
 
     reads: frozenset[str]
 
     def initial_state(self, batch: int) -> Any: ...
     def features(self, inputs: Inputs, state: Any, /) -> tuple[Tensor, Any]: ...
     def __call__(
-        self, inputs: Inputs, state: Any, action: Tensor, frozen: bool, chosen: Chosen, /
+        self, inputs: Inputs, state: Any, action: Tensor | None, frozen: bool, chosen: Chosen, /
     ) -> tuple[Tensor, Any]: ...
 
 
@@ -84,16 +91,17 @@ def make_networks(
         returns: what the critics' outputs mean.
         algo, options: of the algorithm, and of the networks.
     """
-    size = prod(bounded(env_spec).shape)
-    squashed = not isinstance(algo, DDPGOptions)
+    squashed, space = not isinstance(algo, DDPGOptions), env_spec.action
+    outputs = constant = 0
+    if squashed and isinstance(space, Discrete):
+        outputs = space.n
+    else:
+        size = prod(bounded(env_spec).shape)
+        outputs = 2 * size if squashed else size
+        constant = size if squashed and not options.state_dependent_std else 0
     critics = Critics(env_spec, returns, algo.critics, options)
-    actor = Actor(
-        env_spec,
-        2 * size if squashed else size,
-        options,
-        shared=critics.trunk if shares_trunk(env_spec, options) else None,
-        constant=size if squashed and not options.state_dependent_std else 0,
-    )
+    shared = critics.trunk if shares_trunk(env_spec, options) else None
+    actor = Actor(env_spec, outputs, options, shared=shared, constant=constant)
     return actor, critics
 
 

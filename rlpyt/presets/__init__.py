@@ -39,12 +39,12 @@ _MODULES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "r2d1": (r2d1, _Q_LEARNING),
     "ddpg": (ddpg, (*_Q_VALUE, *_BENCHMARKS)),
     "td3": (td3, (*_Q_VALUE, *_BENCHMARKS)),
-    "sac": (sac, (*_Q_VALUE, *_BENCHMARKS, "redq", "tqc")),
+    "sac": (sac, (*_Q_VALUE, *_BENCHMARKS, "redq", "tqc", "droq", "crossq", "classic", "atari")),
     "d4pg": (d4pg, (*_Q_VALUE, "control-suite")),
 }
 _REFUSED = {  # families whose actions an algorithm cannot give
     **dict.fromkeys(("dqn", "r2d1"), ("discrete", "continuous", _CONTINUOUS)),
-    **dict.fromkeys(("ddpg", "td3", "sac", "d4pg"), ("continuous", "discrete", _DISCRETE)),
+    **dict.fromkeys(("ddpg", "td3", "d4pg"), ("continuous", "discrete", _DISCRETE)),
 }
 PRESETS: dict[str, Preset] = {
     f"{algo}/{name}": getattr(module, name.replace("-", "_"))

@@ -18,7 +18,7 @@ from rlpyt.run import LoopOptions, Run
 
 
 def default(env: Any) -> Run:
-    """Any environment with bounded continuous actions: the paper's."""
+    """Any environment with bounded continuous actions, or one Discrete choice: the paper's."""
     return replace(mujoco(env), preset="sac/default")
 
 
@@ -40,6 +40,32 @@ def pendulum(env: Any) -> Run:
         model=ActorQOptions(hidden_sizes=(64, 64)),
         loop=LoopOptions(env_steps=20_000),
         preset="sac/pendulum",
+    )
+
+
+def classic(env: Any) -> Run:
+    """CartPole: one Discrete choice, little entropy."""
+    return Run(
+        env=EnvOptions(env, num_envs=8),
+        # Ours. With the paper's 0.98 of the greatest entropy two actions are all but equally
+        # likely, whatever their values. A temperature that begins at 1 makes values of entropy, up
+        # to log(2) / (1 - gamma) = 69 of them, which then have to be unlearned.
+        algo=SACOptions(
+            horizon=8,
+            gamma=0.99,
+            lr=3e-4,
+            batch_size=64,
+            replay_size=100_000,
+            replay_ratio=32.0,
+            learning_starts=1000,
+            n_step=5,
+            target_tau=0.01,
+            initial_temperature=0.1,
+            entropy_fraction=0.1,
+        ),
+        model=ActorQOptions(hidden_sizes=(256, 256)),
+        loop=LoopOptions(env_steps=50_000),
+        preset="sac/classic",
     )
 
 
@@ -188,6 +214,79 @@ def tqc(env: Any) -> Run:
     algo = replace(run.algo, critics=5, values="quantile", num_quantiles=25, drop_quantiles=2)
     model = replace(run.model, critic_sizes=(512, 512, 512))
     return replace(run, algo=algo, model=model, preset="sac/tqc")
+
+
+def droq(env: Any) -> Run:
+    """DroQ: two critics with dropout and layer normalization, twenty updates a step."""
+    return Run(
+        env=EnvOptions(env, num_envs=1),
+        # Hiraoka et al. (2022), algorithm 2, and the authors' code (main.py, and the README's table
+        # of dropout rates: 0.01 on each task): G = 20, the actor once a step. Their target
+        # entropies are MBPO's, by task; here minus the number of dimensions.
+        algo=SACOptions(
+            horizon=1,
+            gamma=0.99,
+            lr=3e-4,
+            batch_size=256,
+            replay_size=1_000_000,
+            replay_ratio=20 * 256.0,
+            learning_starts=5000,
+            policy_delay=20,
+            actor_judge="mean",
+        ),
+        model=ActorQOptions(hidden_sizes=(256, 256), critic_layer_norm=True, critic_dropout=0.01),
+        loop=LoopOptions(env_steps=125_000),  # their Hopper; 300k elsewhere
+        preset="sac/droq",
+    )
+
+
+def crossq(env: Any) -> Run:
+    """CrossQ: batch normalization, wide critics, no target networks, one update a step."""
+    return Run(
+        env=EnvOptions(env, num_envs=1),
+        # Bhatt et al. (2024), and the authors' code (train.py, algo crossq): Adam's beta1 0.5, the
+        # actor every third update, critics of 2048 x 2048 units.
+        algo=SACOptions(
+            horizon=1,
+            gamma=0.99,
+            lr=1e-3,
+            adam_beta1=0.5,
+            batch_size=256,
+            replay_size=1_000_000,
+            replay_ratio=256.0,
+            learning_starts=5000,
+            policy_delay=3,
+        ),
+        model=ActorQOptions(hidden_sizes=(256, 256), critic_sizes=(2048, 2048), batch_norm=True),
+        loop=LoopOptions(env_steps=1_000_000),
+        preset="sac/crossq",
+    )
+
+
+def atari(env: Any) -> Run:
+    """Atari: Christodoulou (2019), as published."""
+    return Run(
+        env=EnvOptions(env, num_envs=1, protocol="mnih2015", frame_stack=4),
+        # Table 2: batches of 64, one update every 4 steps, 20k random steps, 0.98 of the greatest
+        # entropy, a target network that is copied every 8000 (steps, as we read it). Quoted from
+        # memory and from others' notes, for want of the paper.
+        algo=SACOptions(
+            horizon=4,
+            gamma=0.99,
+            lr=3e-4,
+            batch_size=64,
+            replay_size=1_000_000,
+            replay_ratio=16.0,
+            learning_starts=20_000,
+            target_update_updates=2000,
+            target_tau=1.0,
+            reward_clip="sign",
+        ),
+        # The encoder ends in 512 units. Actor and critics have one each; both critics share theirs.
+        model=ActorQOptions(encoder="nature", hidden_sizes=(), share_trunk=False),
+        loop=LoopOptions(env_steps=100_000),
+        preset="sac/atari",
+    )
 
 
 def memory(env: Any) -> Run:

@@ -356,7 +356,10 @@ def test_a_ring_holds_what_was_answered_and_fed(name, model):
     state = agent.model.initial_state(3)
     row = example_row(envs.spec, agent.example_kept())
     interval = 4
-    ring = Ring(row, 40, 3, 8, reads=agent.model.reads, state=state, state_interval=interval)
+    kept = agent.kept_state(state)
+    memories = agent.states(state)[1 if agent.shares_trunk else 0 :]
+    assert len(tree_leaves(kept)) == len(tree_leaves(memories))  # and no process
+    ring = Ring(row, 40, 3, 8, reads=agent.model.reads, state=kept, state_interval=interval)
     window = RingWindow(ring.blocks[0], state)
     noise = Noise(0, ACTION_NOISE, range(3), agent.uniforms, agent.normals)
     sampler = Sampler(envs, agent, window, noise)
@@ -367,8 +370,8 @@ def test_a_ring_holds_what_was_answered_and_fed(name, model):
         given = noise.rows(8 * w, 8)
         with torch.inference_mode():
             for t, draw in enumerate(agent.draws(given)):
-                if t % interval == 0 and tree_leaves(state):
-                    assert equal(ring.blocks[0].kept_state(8 * w + t), state)
+                if t % interval == 0:
+                    assert equal(ring.blocks[0].kept_state(8 * w + t), agent.kept_state(state))
                 action, _, state = agent.act(window.acting_inputs(t), state, draw)
                 assert np.array_equal(window.rows.action[t], action.numpy())
         assert np.abs(window.rows.action[:-1]).max() <= 1

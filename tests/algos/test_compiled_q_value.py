@@ -17,9 +17,14 @@ VARIANTS: dict[str, Any] = {
     "td3": TD3Options(policy_delay=1),
     "sac": SACOptions(),
     "sac, fixed temperature": SACOptions(temperature=0.2),
-    "redq": SACOptions(critics=4),
+    "redq, dropout": SACOptions(critics=4, policy_delay=2),
+    "crossq": SACOptions(policy_delay=2, n_step=2),
     "tqc": SACOptions(values="quantile", drop_quantiles=1, **FEW),
     "d4pg": D4PGOptions(**FEW),
+}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "redq, dropout": {"critic_dropout": 0.2, "critic_layer_norm": True},
+    "crossq": {"batch_norm": True, "batch_norm_warm_up": 2},
 }
 
 
@@ -50,12 +55,13 @@ def test_a_compiled_update_is_the_eager_one_in_a_graph_for_each_network(
 ) -> None:
     options, found = VARIANTS[name], []
     for compile in (False, True):
-        agent = small_agent(options)
+        agent = small_agent(options, **NETWORKS.get(name, {}))
         window = chance_window(agent, options)
         algorithm, _ = learner(options, window, agent, compile=compile)
         metrics = [algorithm.learn(items(window), 0) for _ in range(4)]
         vectors = [algorithm.learner.parameters.vector, algorithm.actor_learner.parameters.vector]
         targets = [target.vector for target in algorithm.targets]
+        targets += [x for x in agent.buffers() if x.is_floating_point()]
         found.append([torch.stack(metrics), *(x.clone() for x in (*vectors, *targets))])
     assert len(graphs) == 2
     for eager, compiled in zip(*found, strict=True):

@@ -16,6 +16,8 @@ from rlpyt.algos.options import (
     SACOptions,
     TD3Options,
 )
+from rlpyt.algos.q_value import Draws
+from rlpyt.arrays import tree_map
 
 N, UPDATES = 12, 4
 
@@ -54,6 +56,15 @@ CASES: dict[str, QValueOptions] = {
     "sac, atoms": SACOptions(**COMMON, **ATOMS),
     "redq": SACOptions(**COMMON, critics=5, target_critics=2, policy_delay=2),
     "tqc": SACOptions(**COMMON, **QUANTILES, critics=3, drop_quantiles=2),
+    "ddpg, dropout": DDPGOptions(**COMMON),
+    "droq": SACOptions(**COMMON, policy_delay=2, actor_judge="mean", target_entropy=9.0),
+    "droq of drawn critics, sequences": SACOptions(**COMMON, **SEQUENCES, critics=3),
+}
+DROPOUT = 0.25
+NETWORKS: dict[str, dict[str, Any]] = {
+    "ddpg, dropout": {"critic_dropout": DROPOUT},
+    "droq": {"critic_dropout": DROPOUT, "critic_layer_norm": True},
+    "droq of drawn critics, sequences": {"critic_dropout": DROPOUT},
 }
 
 
@@ -76,10 +87,15 @@ def networks(agent: Any) -> dict[str, Weights]:
     return {name: weights(network) for name, network in found.items()}
 
 
+def arrays_of(draws: Draws) -> dict[str, Any]:
+    return dict(tree_map(lambda x: x.numpy(), draws).items())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_algorithm_takes_the_steps_of_the_reference(name: str) -> None:
     options: Any = CASES[name]
-    agent = small_agent(options, activation="tanh")
+    network = NETWORKS.get(name, {})
+    agent = small_agent(options, activation="tanh", **network)
     window = chance_window(agent, options, columns=N, seed=2)
     weight = np.linspace(0.4, 1.0, N, dtype=np.float32)
     algorithm, replay = learner(options, window, agent, weights=weight)
@@ -88,11 +104,14 @@ def test_every_algorithm_takes_the_steps_of_the_reference(name: str) -> None:
 
     def recorded(batch: Any) -> Any:
         found = draw(batch)
-        kept = {k: getattr(found, k) for k in ("following", "action", "subset")}
-        draws.append({k: None if x is None else x.numpy() for k, x in kept.items()})
+        draws.append(arrays_of(found))
         return found
 
-    algorithm.draw = recorded
+    def judged(given: Any, found: Any, *more: Any) -> Any:
+        draws[-1]["judges"] = arrays_of(found)["judges"]
+        return learn_actor(given, found, *more)
+
+    algorithm.draw, learn_actor, algorithm.learn_actor = recorded, algorithm.learn_actor, judged
     nets = networks(agent)
     before = networks(agent)
     for online, target in (("actor", "target_actor"), ("critics", "target_critics")):
@@ -106,7 +125,7 @@ def test_every_algorithm_takes_the_steps_of_the_reference(name: str) -> None:
     algorithm.update(Rows(UPDATES * options.rows_per_update), 0)
     assert len(draws) == algorithm.updates == UPDATES
 
-    reference = Reference(window.rows, options, weight)
+    reference = Reference(window.rows, options, weight, network.get("critic_dropout", 0.0))
     critics_step = Adam(options.lr, options.optimizer_eps, options.max_grad_norm)
     actor_step = Adam(options.actor_lr, options.optimizer_eps, options.max_grad_norm)
     temperature_lr = getattr(options, "temperature_lr", None) or options.lr

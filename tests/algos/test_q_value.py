@@ -13,6 +13,7 @@ from small_q_value import (
     chance_window,
     drawn,
     everything,
+    gradients,
     learner,
     small_agent,
 )
@@ -44,19 +45,6 @@ MEMORIES: dict[str, dict[str, Any]] = {
 def options_of(kind: str, **given: Any) -> Any:
     small: dict[str, Any] = {"gamma": GAMMA, "n_step": 1, **FEW, **given}
     return KINDS[kind](**small)
-
-
-def gradients(algorithm: Any, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The flat gradient of every network, by name."""
-    flats = {
-        "critics": algorithm.learner.parameters,
-        "actor": algorithm.actor_learner.parameters,
-        **{f"target {k}": target.parameters for k, target in enumerate(algorithm.targets)},
-    }
-    for flat in flats.values():
-        flat.zero_grad()
-    loss.backward()
-    return {name: flat.gradient.clone() for name, flat in flats.items()}
 
 
 # ---------------------------------------------------------------- what is read

@@ -124,11 +124,15 @@ def test_only_the_critics_drawn_make_the_target() -> None:
         before = algorithm.target(batch, draws)
 
 
-def test_an_ensemble_judges_the_actor_by_its_mean_and_two_critics_by_the_lesser() -> None:
+def test_an_ensemble_judges_the_actor_by_its_mean_and_two_critics_by_the_lesser_unless_asked() -> (
+    None
+):
     for options, judged in (
         (SACOptions(critics=4, temperature=0.0), torch.mean),
         (SACOptions(temperature=0.0), torch.amin),
         (SACOptions(critics=4, temperature=0.0, **QUANTILES), torch.mean),
+        (SACOptions(temperature=0.0, actor_judge="mean"), torch.mean),
+        (SACOptions(critics=4, temperature=0.0, actor_judge="least"), torch.amin),
     ):
         algorithm, replay = learner(options)
         batch, draws = drawn(algorithm, replay)
@@ -175,3 +179,46 @@ def test_deviations_may_be_the_same_for_every_row_and_are_learned() -> None:
     before = constant.detach().clone()
     algorithm.learn(items(replay.window), 0)
     assert constant.shape == (SIZE,) and (constant != before).all()
+
+
+DROPOUT: dict[str, Any] = {"critic_dropout": 0.2, "critic_layer_norm": True}
+
+
+def test_dropout_is_of_learning_alone_and_drawn_anew_for_each_use() -> None:
+    """DroQ: in the critics that learn, in their targets, and for the actor where it is its turn."""
+    algorithm, replay = learner(SACOptions(policy_delay=2), **DROPOUT)
+    judged: list[Any] = []
+    loss = algorithm.actor_loss
+    algorithm.actor_loss = lambda batch, draws: (judged.append(draws.judges), loss(batch, draws))[1]
+    given, used = items(replay.window), []
+    for _ in range(4):
+        found = algorithm.draw(given)
+        used += [found.critics[0], found.targets[0]]
+        algorithm.learn(given, 0)
+    assert len(judged) == 2
+    every = [*used, *(masks[0] for masks in judged)]
+    assert all(mask.shape == (2, 1, replay.window.num_envs, 8) for mask in every)
+    assert not any(torch.equal(x, y) for i, x in enumerate(every) for y in every[:i])
+    batch, draws = drawn(algorithm, replay)
+    agent: Any = algorithm.agent
+    z, _ = agent.z(batch.inputs, (), batch.action)
+    learned, _ = algorithm.compared(batch, draws)
+    assert not torch.allclose(z, learned)
+    assert torch.equal(z, agent.z(batch.inputs, (), batch.action)[0])
+
+
+def test_with_dropout_it_goes_on_from_its_state_whatever_else_draws() -> None:
+    """What is dropped comes from the generator that is saved, and from no other."""
+    one, replay = learner(SACOptions(lr=1e-2, policy_delay=2), **DROPOUT)
+    two, _ = learner(SACOptions(lr=1e-2, policy_delay=2), replay.window, **DROPOUT, seed=1)
+    for made in (one, two):
+        made.replay.state, made.replay.load = dict, lambda state: None
+    for _ in range(3):
+        one.learn(items(replay.window), 0)
+    two.agent.load_state_dict(one.agent.state_dict())
+    two.load(one.state())
+    for seed, made in enumerate((one, two)):
+        torch.manual_seed(seed)
+        for _ in range(3):
+            made.learn(items(replay.window), 0)
+    assert all(torch.equal(x, y) for x, y in zip(everything(one), everything(two), strict=True))

@@ -19,7 +19,7 @@ def target_actions(options: TD3Options) -> tuple[torch.Tensor, torch.Tensor, tor
     agent, given = algorithm.agent, []
     batch, draws = drawn(algorithm, replay)
     target_z = agent.target_z
-    agent.target_z = lambda *x: (given.append(x[2]), target_z(*x))[1]
+    agent.target_z = lambda *x, **more: (given.append(x[2]), target_z(*x, **more))[1]
     algorithm.target(batch, draws)
     with torch.no_grad():
         action, _ = agent.target_action(batch.following, ())
@@ -47,7 +47,7 @@ def test_targets_are_of_the_critic_that_expects_less() -> None:
     seen: list[Any] = []
     agent = algorithm.agent
     target_z = agent.target_z
-    agent.target_z = lambda *x: (seen.append(target_z(*x)), seen[-1])[1]
+    agent.target_z = lambda *x, **more: (seen.append(target_z(*x, **more)), seen[-1])[1]
     with torch.no_grad():
         algorithm.following(batch, draws)
     each = seen[0][0]  # [C, R, N, 1]

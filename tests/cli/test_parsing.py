@@ -52,6 +52,11 @@ def test_whole_numbers_are_written_in_many_ways(text, value):
     assert count(text) == value
 
 
+@pytest.mark.parametrize(("text", "sizes"), [("8 4", (8, 4)), ("8", (8,)), ("none", None)])
+def test_several_values_may_be_unset_too(text, sizes):
+    assert run_of(f"sac --env Pendulum-v1 --critic-sizes {text}").model.critic_sizes == sizes
+
+
 @pytest.mark.parametrize(
     "text", ["", "k", "1.5", "1e-3", "abc", "nan", "inf", "1kk", "1 k", "1e999999"]
 )

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from rlpyt.algos.options import SACOptions
 from rlpyt.envs.spec import Box, Composite, Discrete, MultiBinary, MultiDiscrete, Spec
 from rlpyt.errors import UsageError
-from rlpyt.models.critics import Critics, Ensemble, bounded
+from rlpyt.models.critics import Critics, bounded
+from rlpyt.models.ensemble import Ensemble
 from rlpyt.models.flat import Adam, FlatParameters
 from rlpyt.models.options import ActorQOptions
 from rlpyt.models.q_value import make_returns

@@ -90,7 +90,7 @@ def test_q_learning_of_continuous_actions_is_refused_with_who_can(algo, env):
     assert presets.choose(algo, env, "default").preset == f"{algo}/default"
 
 
-@pytest.mark.parametrize("algo", ["ddpg", "td3", "sac", "d4pg"])
+@pytest.mark.parametrize("algo", ["ddpg", "td3", "d4pg"])
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5", "MinAtar/Breakout-v1"])
 def test_actors_of_continuous_actions_are_refused_discrete_ones_with_who_can(algo, env):
     with pytest.raises(UsageError, match=f"{algo} needs a continuous .* {env} .*choose ppo or a2c"):
@@ -192,12 +192,14 @@ def test_the_steps_that_q_learning_counts_in_its_papers(name, start, period, tar
         ("sac/tianshou", 1e-3, 256, 10_000, 10_000),
         ("sac/mujoco", 3e-4, 256, 10_000, 10_000),
         ("sac/redq", 3e-4, 256, 5000, 5000),
+        ("sac/droq", 3e-4, 256, 5000, 5000),
+        ("sac/crossq", 1e-3, 256, 5000, 5000),
     ],
 )
 def test_the_numbers_of_published_benchmarks(name, lr, batch, starts, random):
-    """One update a step, but twenty of REDQ's, whatever windows are."""
+    """One update a step, but twenty of REDQ's and DroQ's, whatever windows are."""
     run = presets.choose(name.partition("/")[0], "HalfCheetah-v5", name)
-    algo, per_step = run.algo, 20 if name == "sac/redq" else 1
+    algo, per_step = run.algo, 20 if name in ("sac/redq", "sac/droq") else 1
     assert (algo.lr, algo.batch_size, algo.learning_starts, algo.warm_up) == (
         *(lr, batch, starts, random),
     )
@@ -205,7 +207,8 @@ def test_the_numbers_of_published_benchmarks(name, lr, batch, starts, random):
     assert (run.model.hidden_sizes, algo.gamma, algo.target_tau) == ((256, 256), 0.99, 0.005)
     assert (algo.policy_delay, algo.target_update_updates) == {
         **dict.fromkeys(("td3/spinning-up", "td3/tianshou"), (2, 2)),
-        "sac/redq": (20, 1),
+        **dict.fromkeys(("sac/redq", "sac/droq"), (20, 1)),
+        "sac/crossq": (3, 1),
     }.get(name, (1, 1))
     fixed = {"sac/spinning-up": 0.2, "sac/tianshou": 0.2}
     assert getattr(algo, "temperature", None) == fixed.get(name)
@@ -216,6 +219,15 @@ def test_the_parts_of_redq_and_tqc():
     assert (redq.algo.critics, redq.algo.target_critics) == (10, 2)
     assert (tqc.algo.critics, tqc.algo.num_quantiles, tqc.algo.drop_quantiles) == (5, 25, 2)
     assert (tqc.algo.values, tqc.model.critic_sizes) == ("quantile", (512, 512, 512))
+
+
+def test_the_parts_of_droq_and_crossq():
+    droq, crossq = (presets.choose("sac", "Hopper-v5", name) for name in ("droq", "crossq"))
+    assert (droq.algo.critics, droq.algo.target_critics, droq.algo.actor_judge) == (2, 2, "mean")
+    model = droq.model
+    assert (model.critic_dropout, model.critic_layer_norm, model.layer_norm) == (0.01, True, False)
+    assert (crossq.algo.adam_beta1, crossq.model.critic_sizes) == (0.5, (2048, 2048))
+    assert (crossq.model.batch_norm, crossq.model.batch_norm_warm_up) == (True, 100_000)
 
 
 def test_the_parts_of_rainbow():

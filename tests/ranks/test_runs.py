@@ -179,6 +179,7 @@ def refusal_of_another_lr(runs: Path) -> str:
     [
         ({"loop": {"compile": "on"}}, ["compile=on with 2 ranks", "--compile off"]),
         ({"sampler": {"asynchronous": True}}, ["asynchronous with 2 ranks", "impala"]),
+        ({"model": {"batch_norm": True}}, ["batch_norm with 2 ranks", "--no-batch-norm"]),
     ],
 )
 def test_what_ranks_cannot_do_together_is_refused(
@@ -189,7 +190,7 @@ def test_what_ranks_cannot_do_together_is_refused(
 
 
 def refusal(changes: dict[str, dict[str, Any]], runs: Path) -> str:
-    kind = "impala" if "sampler" in changes else "ppo"
+    kind = {"sampler": "impala", "model": "sac"}.get(next(iter(changes)), "ppo")
     run = run_of(kind, runs)
     parts = {name: dataclasses.replace(getattr(run, name), **x) for name, x in changes.items()}
     try:

@@ -125,20 +125,24 @@ def r2d1(dtype: torch.dtype) -> Tensor:
 
 
 def q_value(algo: str, dtype: torch.dtype, **model: Any) -> Tensor:
-    options = Q_VALUE[algo](**(SEQUENCES if model else {}))
+    options = Q_VALUE[algo](**(SEQUENCES if "memory" in model else {}))
     agent = small_actor(options, **model)
     whole = chance_window(agent, options, columns=COLUMNS)
     columns = own_columns()
     with alone():
         made, _ = learner(options, whole, agent)
         draws = [made.draw(items(whole)) for _ in range(UPDATES)]
+        masks = made.masks(items(whole))
     part = part_of(whole)
     algorithm, _ = learner(options, part, agent.to(dtype))
     given = iter(draws)
+    algorithm.masks = lambda _: tree_map(lambda x: x[:, :, columns], masks)
 
     def drawn(_: Any) -> Any:
         # Of the whole batch, this rank's items; which critics make targets is no matter of items.
-        return tree_map(lambda x: as_(dtype, x[:, columns] if x.dim() > 1 else x), next(given))
+        place = {torch.int64: (), torch.bool: (slice(None), slice(None), columns)}
+        mine = (slice(None), columns)
+        return tree_map(lambda x: as_(dtype, x[place.get(x.dtype, mine)]), next(given))
 
     algorithm.draw = drawn
     return torch.cat([learned(algorithm, part, dtype), actor_of(algorithm)])
@@ -181,6 +185,7 @@ CASES: dict[str, Callable[[torch.dtype], Tensor]] = {
     "r2d1": r2d1,
     **{name: lambda dtype, name=name: q_value(name, dtype) for name in Q_VALUE},
     "sac, lstm": lambda dtype: q_value("sac", dtype, memory="lstm"),
+    "droq": lambda dtype: q_value("sac", dtype, critic_dropout=0.2, critic_layer_norm=True),
 }
 
 

@@ -173,9 +173,12 @@ class D4PGOptions(DDPGOptions):
 
 @dataclass(frozen=True)
 class SACOptions(QValueOptions):
-    """Soft actor-critic (Haarnoja et al., 2018), up to REDQ and TQC.
+    """Soft actor-critic (Haarnoja et al., 2018), up to REDQ, TQC, DroQ and CrossQ.
 
-    With more critics it is REDQ (Chen et al., 2021), with quantiles TQC (Kuznetsov et al., 2020).
+    Of one Discrete choice it is that of Christodoulou (2019).
+
+    With more critics it is REDQ (Chen et al., 2021), with quantiles TQC (Kuznetsov et al., 2020),
+    with dropout DroQ (Hiraoka et al., 2022), with batch normalization CrossQ (Bhatt et al., 2024).
     """
 
     temperature: float | None = None
@@ -189,7 +192,11 @@ class SACOptions(QValueOptions):
 
     target_entropy: float | None = None
     """What a learned temperature moves the policy's entropy to, in units in which actions lie in
-    [-1, 1]; unset: minus the number of their dimensions."""
+    [-1, 1]; unset: minus the number of their dimensions, or what entropy_fraction says."""
+
+    entropy_fraction: float = 0.98
+    """Of one Discrete choice the target entropy is, if unset, this part of the greatest, log n, n
+    the actions that are allowed (Christodoulou, 2019)."""
 
     target_critics: int = 2
     """Critics of which targets take the least: all, or as many drawn for each update (REDQ)."""
@@ -197,3 +204,7 @@ class SACOptions(QValueOptions):
     drop_quantiles: int = 0
     """With quantiles: targets are the quantiles of all critics, without this many times `critics`
     of the greatest (TQC)."""
+
+    actor_judge: Literal["least", "mean"] | None = None
+    """What of the critics' values the actor climbs; unset: the mean with REDQ and TQC, otherwise
+    the least."""

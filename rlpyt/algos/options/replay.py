@@ -39,6 +39,9 @@ class ReplayOptions:
     """Epsilon of Adam; RMSprop's lies in the root (Mnih et al., 2015: 0.01, beside the square of
     a gradient summed over the batch; ours is a mean)."""
 
+    adam_beta1: float = 0.9
+    """What is left in a step of Adam's running mean of gradients."""
+
     batch_size: int = 32
     """Items of an update: transitions, or sequences of a recurrent algorithm."""
 
