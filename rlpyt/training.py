@@ -298,11 +298,12 @@ def _newest(folder: Path, accept: Callable[[Any], object]) -> tuple[Any, dict[st
             found = checkpoint.load(folder / name, accept=accept)
         except UsageError as error:
             why = str(error)
-        if not any(all_ranks := world().gather(why)):
+        reasons = [text for text in world().gather(why) if text]
+        if not reasons:
             assert found is not None
             return found
         if world().first:
-            warnings.warn(f"{max(all_ranks)}; trying the one before it", RuntimeWarning, 2)
+            warnings.warn(f"{reasons[0]}; trying the one before it", RuntimeWarning, 2)
     raise UsageError(f"no checkpoint in {folder} is whole on all ranks; train anew")
 
 

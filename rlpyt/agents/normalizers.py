@@ -121,8 +121,9 @@ class RewardScale(nn.Module):
         squares = ((values - mean) ** 2).sum()
         n, mean, squares = world().moments(len(values), mean, squares)
         if n:
-            count, *before = self.moments.tolist()
-            merged = merge_moments(int(count), *before, n, float(mean), float(squares))
+            count, of_mean, of_squares = self.moments.tolist()
+            new = n, float(mean), float(squares)
+            merged = merge_moments(int(count), of_mean, of_squares, *new)
             self.moments.copy_(torch.tensor(merged, dtype=torch.float64))
 
     def forward(self, reward: Tensor) -> Tensor:
