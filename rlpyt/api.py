@@ -280,7 +280,8 @@ class TD3(TrainedAgent):
 
 @final
 class SAC(TrainedAgent):
-    """Soft actor-critic, also with ensembles (REDQ) and quantiles (TQC); in `algos/sac.py`."""
+    """Soft actor-critic, also as REDQ, TQC, DroQ and CrossQ, and of one Discrete choice; in
+    `algos/sac.py` and `algos/discrete_sac.py`."""
 
     algo = "sac"
 

@@ -85,6 +85,11 @@ class Plan:
         return self.run.loop.env_steps
 
     @property
+    def first_resets(self) -> int:
+        """How often an environment has begun by row 0, at most: each random step may end it."""
+        return 1 + self.run.env.decorrelate
+
+    @property
     def acting_device(self) -> str:
         """Where rows are answered by a process of its own."""
         chosen = self.run.sampler.acting_device
@@ -169,11 +174,15 @@ def collector(plan: Plan, context: Context, helpers: Any) -> Collector:
 
         spec, own = plan.making.spec, run.sampler
         return Collector(
-            RemoteSampler(_remote_crew(plan), spec, agent, window, own, watch=watch), agent
+            RemoteSampler(
+                _remote_crew(plan), spec, agent, window, own, None, watch, plan.first_resets
+            ),
+            agent,
         )
     if resolved.sampler == "replicated":
         staff = Lent(context, helpers)
-        replicated = ReplicatedSampler(staff, plan.making.spec, agent, window, limits)
+        given = staff, plan.making.spec, agent, window, limits
+        replicated = ReplicatedSampler(*given, first_resets=plan.first_resets)
         return Collector(replicated, agent, resolved.ranks)
     if resolved.sampler == "workers":
         lent = vector_staff.Lent(context, helpers)
@@ -192,7 +201,8 @@ def replicated_sampler(
 ) -> ReplicatedSampler:
     """What the main process collects with by replicas, which are started when it begins."""
     staff = _crew(plan, agent, _processes(home))
-    return ReplicatedSampler(staff, plan.making.spec, agent, window, plan.run.sampler, check)
+    given = staff, plan.making.spec, agent, window, plan.run.sampler, check
+    return ReplicatedSampler(*given, plan.first_resets)
 
 
 def remote_sampler(
@@ -200,7 +210,8 @@ def remote_sampler(
 ) -> RemoteSampler:
     """What the main process collects with by replicas on other machines."""
     spec = plan.making.spec
-    return RemoteSampler(_remote_crew(plan), spec, agent, window, plan.run.sampler, check)
+    given = _remote_crew(plan), spec, agent, window, plan.run.sampler, check
+    return RemoteSampler(*given, first_resets=plan.first_resets)
 
 
 def asynchronous_sampler(
@@ -244,7 +255,8 @@ def asynchronous_sampler(
     make = partial(collector, plan)
     branch = Branch(_processes(home), make, helpers, link, weights, plan.total)
     recorder = record if options.record_schedule else None
-    return AsynchronousSampler(branch, agent, published, window, options, check, recorder)
+    given = branch, agent, published, window, options, check, recorder
+    return AsynchronousSampler(*given, plan.first_resets)
 
 
 def _alone(plan: Plan) -> Any:

@@ -318,6 +318,11 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
             f"target_critics={algo.target_critics} of critics={algo.critics}: a target is the "
             "least of so many critics drawn from all; choose no more than there are"
         )
+    if not algo.entropy_fraction < 1:
+        raise UsageError(
+            f"entropy_fraction={algo.entropy_fraction} must be less than 1: no policy has more than "
+            "all of the entropy, and the temperature would rise without end"
+        )
     if not algo.initial_temperature > 0:
         raise UsageError(
             f"initial_temperature={algo.initial_temperature} must be more than 0: its logarithm is "

@@ -12,9 +12,9 @@ from typing import Any
 
 import rlpyt
 
-# A node that says nothing is taken for dead after 2 s instead of 30.
+# A node that says nothing is taken for dead after 6 s instead of 30.
 WATCHFUL = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500}
-WATCHFUL |= {"health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
+WATCHFUL |= {"health_check_timeout_ms": 1000, "health_check_failure_threshold": 12}
 NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 ALONE = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
 

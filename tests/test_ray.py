@@ -15,6 +15,7 @@ import small_ray
 from small_sampling import column, outcome_of, trained
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'rlpyt[ray]'")
+pytestmark = pytest.mark.timeout(300)  # a cluster starts first
 
 from rlpyt.cli import main
 from rlpyt.errors import UsageError

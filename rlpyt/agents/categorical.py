@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any, final
 
 import numpy as np
@@ -33,6 +34,13 @@ class CategoricalAgent(QValueAgent):
             raise UsageError(
                 f"values={options.values} and one Discrete choice: sac's targets are then means "
                 "over actions, of expected values; choose --values expected"
+            )
+        most, wanted = log(self.distribution.size), getattr(options, "target_entropy", None)
+        if wanted is not None and not 0 <= wanted < most:
+            raise UsageError(
+                f"target_entropy={wanted} of {self.distribution.size} actions, whose entropy is at "
+                f"least 0 and at most {most:.3f}: the temperature would rise or fall without end; "
+                "choose one between"
             )
         self.outputs = self.distribution.size
         return 0

@@ -60,5 +60,5 @@ class DiscreteSAC(SoftLearning):
         allowed = inputs.mask | ~inputs.mask.any(-1, keepdim=True)
         return part * allowed.sum(-1).log()
 
-    def wanted_entropy(self, metrics: Tensor) -> Any:
+    def wanted_entropy(self, metrics: Tensor) -> Tensor:
         return metrics[4]

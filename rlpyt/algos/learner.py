@@ -170,8 +170,9 @@ def _compiled(
     compiles the passes forward and backward one by one.
     """
     # It would fail after minutes, and leave half a header that later runs take for a whole one.
-    if why := file_too_large(COMPILED_FILE):
-        raise UsageError(f"compile=on: {why}; raise it (ulimit -f unlimited), or --compile off")
+    if device.type == "cpu" and (why := file_too_large(COMPILED_FILE)):
+        remedy = "raise it (ulimit -f unlimited), or begin a run with --compile off"
+        raise UsageError(f"compile=on: {why}; {remedy}")
     import torch._dynamo.config as dynamo
 
     if hasattr(dynamo, "trace_autograd_ops"):

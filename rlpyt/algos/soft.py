@@ -46,7 +46,7 @@ class SoftLearning(QValueLearning):
         self._judge = judge if options.actor_judge is None else options.actor_judge
 
     @abstractmethod
-    def wanted_entropy(self, metrics: Tensor) -> Any:
+    def wanted_entropy(self, metrics: Tensor) -> float | Tensor:
         """What the temperature moves the policy's entropy to.
 
         Args: metrics: of the actor's update, those of `actor_names`.

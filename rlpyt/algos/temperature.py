@@ -42,7 +42,7 @@ class Temperature(nn.Module):
         """alpha, 0-d, without gradient."""
         return self.value if self.optimizer is None else self.log_temperature.detach().exp()
 
-    def step(self, entropy: Tensor, wanted: float, lr: float) -> None:
+    def step(self, entropy: Tensor, wanted: float | Tensor, lr: float) -> None:
         """A step against log(alpha) (entropy - wanted): too little entropy raises alpha (as eq. 18
         of Haarnoja et al., 2018b). The gradient is the difference itself."""
         torch.sub(entropy, wanted, out=self.log_temperature.grad)

@@ -39,7 +39,7 @@ def of_all(
         elif left is not None:
             took.setdefault(kind, []).append(left + taken)
     means = {kind: sum(x) / len(x) for kind, x in took.items()}
-    if not means:
+    if not means or not slots:  # a cluster may have none for a time
         return None
     total, unknown = 0.0, sum(means.values()) / len(means)
     for record in records:

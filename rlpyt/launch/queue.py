@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections import Counter, deque
@@ -144,7 +145,9 @@ class Queue:
         left = [record for record in self.records.values() if record.state == "running"]
         leftovers.end(left, GRACE_SECONDS)
         for record in left:
-            done = need(self.folder / record.job.name) == "nothing"
+            done = False
+            with contextlib.suppress(UsageError):  # of a folder that says nothing yet: see `_next`
+                done = need(self.folder / record.job.name) == "nothing"
             self._note(record.job.name, "finished" if done else "cut", None, 0.0)
 
     def _add(self, jobs: Sequence[Job]) -> None:

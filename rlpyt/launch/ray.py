@@ -197,7 +197,8 @@ class RayRuns:
         if not ray.is_initialized():
             return
         self._waiting = {}
-        ends = [placed.actor.signal.remote(n, signal.SIGKILL) for n, placed in self._placed.items()]
+        begun = {name: placed for name, placed in self._placed.items() if placed.started}
+        ends = [placed.actor.signal.remote(n, signal.SIGKILL) for n, placed in begun.items()]
         with contextlib.suppress(RayError):
             ray.wait(ends, num_returns=len(ends), timeout=KILLED_SECONDS) if ends else None
         for name in list(self._placed):

@@ -264,7 +264,7 @@ def crossq(env: Any) -> Run:
 
 
 def atari(env: Any) -> Run:
-    """Atari: Christodoulou (2019), as published."""
+    """Atari: after Christodoulou (2019), from others' notes: see the sources of each number."""
     return Run(
         env=EnvOptions(env, num_envs=1, protocol="mnih2015", frame_stack=4),
         # Table 2: batches of 64, one update every 4 steps, 20k random steps, 0.98 of the greatest

@@ -45,6 +45,7 @@ class AsynchronousSampler:
         limits: time-outs, and what a failure means; to restart is to start all of them anew.
         check: called before weights are published; raises where they are not finite.
         schedule: makes what records what is found, beginning with this row; None does not.
+        first_resets: how often an environment has begun by row 0, at most.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class AsynchronousSampler:
         limits: SamplerOptions,
         check: Callable[[], None] | None = None,
         schedule: Callable[[int], Schedule] | None = None,
+        first_resets: int = 1,
     ) -> None:
+        self._first_resets = first_resets
         self.agent, self.window = agent, window
         self.schedule: Schedule | None = None
         self._make_schedule = schedule
@@ -82,7 +85,7 @@ class AsynchronousSampler:
         self._open()
         self._ask("reset")
         self._begin(0)
-        self._resets[:] = self._starts = 1
+        self._resets[:], self._starts = self._first_resets, 1
 
     def rows_for(self, env_steps: int) -> int:
         """How many rows are collected next: the sampler's process knows, and decides."""

@@ -109,6 +109,7 @@ class RayCrew:
         do = self._actors[i].do
         self._calls[i] = do.remote(what, self._version, self._weights, given)
         self._asked[i] = time.monotonic()
+        self._ages.pop(i, None)  # of the call before
 
     def hear(self, numbers: Iterable[int], seconds: float) -> dict[int, Any]:
         calls = {self._calls[i]: i for i in numbers}

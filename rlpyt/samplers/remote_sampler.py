@@ -78,6 +78,7 @@ class RemoteSampler:
         limits: time-outs, and what a failure means.
         check: called before each window; raises where the agent's weights are not finite.
         watch: called meanwhile; raises if waiting is idle.
+        first_resets: how often an environment has begun by row 0, at most.
     """
 
     def __init__(
@@ -89,8 +90,10 @@ class RemoteSampler:
         limits: SamplerOptions,
         check: Callable[[], None] | None = None,
         watch: Callable[[], object] = lambda: None,
+        first_resets: int = 1,
     ) -> None:
         self.agent, self.window = agent, window
+        self._first_resets, self._at_start = first_resets, False  # nothing was collected yet
         self.seconds = {"env": 0.0, "act": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
         self._crew, self._limits, self._check_agent, self._watch = crew, limits, check, watch
@@ -106,7 +109,7 @@ class RemoteSampler:
         row = self.window.restart(self._initial_state)
         for i, arrived in self._ask_all("reset", {}).items():
             row[self._crew.columns[i]] = arrived
-        self._resets[:] = 1
+        self._resets[:], self._at_start = self._first_resets, True
 
     def rows_for(self, env_steps: int) -> int:
         """How many rows are collected next when so many env steps are missing to a run's end."""
@@ -138,6 +141,7 @@ class RemoteSampler:
             else:
                 self._leave_empty(part)
         window.finish(window.state)
+        self._at_start = False
         for name in self.seconds:
             spent = [x.seconds[name] for x in found.values()]
             self.seconds[name] += sum(spent) / max(len(spent), 1)
@@ -198,7 +202,7 @@ class RemoteSampler:
 
     def _await_ready(self, numbers: Iterable[int]) -> None:
         """Return once all of them are ready; one that fails in its start ends the run."""
-        begun, limit, owing = time.monotonic(), self._limits.start_timeout, set(numbers)
+        begun, owing = time.monotonic(), set(numbers)
         while owing:
             heard = self._crew.hear(owing, HEAR_SECONDS)
             owing -= heard.keys()
@@ -206,17 +210,23 @@ class RemoteSampler:
                 if isinstance(answer, WorkerError):
                     raise answer
             self._watch()
-            try:
-                check(begun, begun + (limit or math.inf), "remote replicas")
-            except WaitedTooLong:
-                raise WorkerError(
-                    f"remote replica {min(owing)}",
-                    f"was not ready after {limit:g} s (has the cluster a free CPU for it?); "
-                    f"{START_LIMIT} sets how long it may take",
-                ) from None
+            self._check_start(begun, min(owing, default=0))
+
+    def _check_start(self, begun: float, i: int) -> None:
+        """Raise where a replica has been waited for since `begun`, for too long or in vain."""
+        limit = self._limits.start_timeout
+        try:
+            check(begun, begun + (limit or math.inf), "remote replicas")
+        except WaitedTooLong:
+            raise WorkerError(
+                f"remote replica {i}",
+                f"was not ready after {limit:g} s (has the cluster a free CPU for it?); "
+                f"{START_LIMIT} sets how long it may take",
+            ) from None
 
     def _take_in(self) -> None:
         """Let those begin that were asked for in the place of lost ones and are ready now."""
+        begun = time.monotonic()
         while self._missing:
             wait = 0.0 if self._working else HEAR_SECONDS  # there would be nothing but empty rows
             heard = self._crew.hear(self._missing, wait)
@@ -224,6 +234,10 @@ class RemoteSampler:
                 self._missing.discard(i)
                 if isinstance(answer, WorkerError):
                     self._lose(i, answer)
+                elif self._at_start:  # row 0, which the lost one may have written, comes anew
+                    self._crew.ask(i, "reset")
+                    for arrived in self._hear([i]).values():
+                        self.window.slots[-1].row[self._crew.columns[i]] = arrived
                 else:
                     self._crew.ask(i, "restore", *self._going_on(i, self._lost(i)))
                     for answer in self._hear([i]).values():
@@ -231,7 +245,7 @@ class RemoteSampler:
             if self._working:
                 return
             self._watch()
-            check(time.monotonic(), math.inf, "remote replicas")
+            self._check_start(begun, min(self._missing, default=0))
 
     def _hear(self, numbers: Sequence[int]) -> dict[int, Any]:
         """Their answers, without those that were lost."""

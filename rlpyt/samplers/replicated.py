@@ -43,6 +43,7 @@ class ReplicatedSampler:
         window: in shared memory, with the states that agents are fed.
         limits: time-outs, and what a failure means.
         check: called before each window; raises where the agent's weights are not finite.
+        first_resets: how often an environment has begun by row 0, at most.
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class ReplicatedSampler:
         window: Window | RingWindow,
         limits: SamplerOptions,
         check: Callable[[], None] | None = None,
+        first_resets: int = 1,
     ) -> None:
-        self.agent, self.window = agent, window
+        self.agent, self.window, self._first_resets = agent, window, first_resets
         self.seconds = {"env": 0.0, "act": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
         self._staff, self._limits, self._check_agent = staff, limits, check
@@ -74,7 +76,7 @@ class ReplicatedSampler:
         """Start every environment anew, as at the beginning of a run."""
         self.window.restart(self._initial_state)
         self._ask_each("reset", lambda i: ())
-        self._resets[:] = 1
+        self._resets[:] = self._first_resets
 
     def rows_for(self, env_steps: int) -> int:
         """How many rows are collected next when so many env steps are missing to a run's end."""

@@ -89,8 +89,8 @@ def without_effect(sampler: SamplerOptions, env: EnvOptions) -> dict[str, str]:
         idle["on_worker_failure"] = "choose --sampler workers or replicated"
     if not processes and env.vectorization != "native":
         idle["groups"] = "add --sampler workers, or --vectorization native"
-    if sampler.on_worker_failure == "raise":
-        idle["max_restarts"] = "add --on-worker-failure restart or drop"
+    if sampler.on_worker_failure != "restart":
+        idle["max_restarts"] = "add --on-worker-failure restart"
     if not sampler.asynchronous:
         for name in ("max_lag", "acting_device", "record_schedule", "schedule"):
             idle[name] = "add --asynchronous"
