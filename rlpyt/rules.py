@@ -320,8 +320,8 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
         )
     if not algo.entropy_fraction < 1:
         raise UsageError(
-            f"entropy_fraction={algo.entropy_fraction} must be less than 1: no policy has more than "
-            "all of the entropy, and the temperature would rise without end"
+            f"entropy_fraction={algo.entropy_fraction} must be less than 1: no policy has more "
+            "than all of the entropy, and the temperature would rise without end"
         )
     if not algo.initial_temperature > 0:
         raise UsageError(

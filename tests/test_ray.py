@@ -15,13 +15,12 @@ import small_ray
 from small_sampling import column, outcome_of, trained
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'rlpyt[ray]'")
-pytestmark = pytest.mark.timeout(300)  # a cluster starts first
-
 from rlpyt.cli import main
 from rlpyt.errors import UsageError
 from rlpyt.launch import journal, ray, ray_run
 from rlpyt.launch.options import QueueOptions
 
+pytestmark = pytest.mark.timeout(300)  # a cluster starts first
 FOLDER = Path("runs/s")
 RUN = "ppo --env CartPole-v1 --env-steps 200 --num-envs 4 --horizon 25 --minibatch-size 50"
 

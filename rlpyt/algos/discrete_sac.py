@@ -6,7 +6,7 @@ Critics value every action at once, and what is a mean over actions is computed 
 from __future__ import annotations
 
 from math import log
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
