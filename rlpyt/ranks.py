@@ -144,7 +144,7 @@ class Joined(Ranks):
 
         def wait() -> None:
             with self._exchange():
-                work.wait()
+                work.wait(LONGEST)
 
         return wait
 

@@ -185,8 +185,8 @@ class Runner:
         }
         shared = own["algorithm"].keys() & COMMON
         lean = {name: x for name, x in own["algorithm"].items() if name not in shared}
-        packed = None if self.ranks.first else tree_format.encode({**own, "algorithm": lean})
-        others = [tree_format.decode(*x) for x in self.ranks.gather_at_first(packed) if x]
+        packed = None if self.ranks.first else tree_format.packed({**own, "algorithm": lean})
+        others = [tree_format.unpacked(x) for x in self.ranks.gather_at_first(packed) if x]
         return {
             "agent": dict(parts.agent.state_dict()),
             **own,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -55,6 +56,18 @@ def decode(node: Any, tensors: Mapping[str, Tensor]) -> Any:
             return tensors[content].numpy()[()]
         case _:
             return tensors[content]
+
+
+def packed(tree: Any) -> tuple[Any, bytes]:
+    """A tree for another process, whatever device its tensors are on."""
+    form, tensors = encode(tree)
+    return form, safetensors.torch.save(tensors)
+
+
+def unpacked(given: tuple[Any, bytes]) -> Any:
+    """The tree that was `packed`."""
+    form, data = given
+    return decode(form, safetensors.torch.load(data))
 
 
 def like(template: Any, loaded: Any, path: str = "state") -> Any:

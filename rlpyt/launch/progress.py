@@ -117,7 +117,7 @@ def was_stopped(folder: Path, seconds: float) -> bool:
     try:
         record, since = RunFolder(folder).read(), time.time() - seconds
         told = record["status"] in ("interrupted", "terminated")
-        several = record["resolved"].get("ranks", 1) > 1
+        several = (record["resolved"] or {}).get("ranks", 1) > 1
         return told and several and (folder / "run.json").stat().st_mtime >= since
     except (UsageError, OSError):
         return False

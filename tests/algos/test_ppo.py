@@ -142,8 +142,8 @@ def epoch_kl(parts, window) -> list[float]:
     seen = []
     step = parts.algorithm.learner.step
 
-    def record(*args):
-        seen.append(step(*args))
+    def record(*args, **given):
+        seen.append(step(*args, **given))
         return seen[-1]
 
     parts.algorithm.learner.step = record
@@ -207,7 +207,7 @@ def test_each_epoch_trains_every_row_once(name):
     parts = make(model=MODELS[name], horizon=12, minibatch_size=11, **with_chunks(name))
     window = collected(parts)
     seen = []
-    parts.algorithm.learner.step = lambda loss, lr, part, state: (
+    parts.algorithm.learner.step = lambda loss, lr, part, state, **_: (
         seen.append((part, state)) or torch.zeros(6)
     )
     named = parts.algorithm.reader.sample(window)
@@ -240,7 +240,9 @@ def test_the_clip_coefficient_falls_to_0_at_the_end_of_the_run():
     window = collected(parts)
     rates = []
     step = parts.algorithm.learner.step
-    parts.algorithm.learner.step = lambda loss, lr, *rest: rates.append(lr) or step(loss, lr, *rest)
+    parts.algorithm.learner.step = lambda loss, lr, *rest, **_: (
+        rates.append(lr) or step(loss, lr, *rest)
+    )
     for env_steps, share in ((0, 1.0), (2500, 0.75), (9999, 1e-4), (10_000, 0.0), (12_000, 0.0)):
         metrics = parts.algorithm.update(window, env_steps)
         assert float(parts.algorithm._clip) == pytest.approx(0.3 * share)

@@ -124,7 +124,7 @@ def test_the_main_help_loads_the_standard_library_alone_and_little_of_it(bare):
     more = loaded_by(help_program([])) - bare
     assert not foreign(more)
     ours = {name for name in more if name.startswith("rlpyt")}
-    assert ours == {"rlpyt", "rlpyt.cli", "rlpyt.cli.screens", "rlpyt.errors"}
+    assert ours == {"rlpyt", "rlpyt.cli", "rlpyt.cli.screens", "rlpyt.errors", "rlpyt.torchrun"}
     assert len(more) < 60, sorted(more)  # 33 on Python 3.11; asyncio brings 75 more
 
 

@@ -122,10 +122,10 @@ def test_control_a_slow_environment_and_a_slow_learner_are_no_hang(monkeypatch):
 
     step, slept = Learner.step, []
 
-    def slow(self: Any, *args: Any) -> Any:
+    def slow(self: Any, *args: Any, **given: Any) -> Any:
         if not slept:
             slept.append(time.sleep(1.5))
-        return step(self, *args)
+        return step(self, *args, **given)
 
     monkeypatch.setattr(Learner, "step", slow)
     assert main(["train", *argv, *given]) == 0
