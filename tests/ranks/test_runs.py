@@ -146,7 +146,7 @@ def first_rows(runs: Path) -> dict[str, Any]:
 
 def test_all_ranks_go_on_from_a_checkpoint_that_is_whole_on_all(tmp_path: Path) -> None:
     """The newest one's replay is damaged on the second rank alone."""
-    in_ranks(2, train, ["dqn"], tmp_path, 9)
+    in_ranks(2, train, ["dqn"], tmp_path, 40)
     newest, before = checkpoint.names(tmp_path / "dqn" / "checkpoints")[:2]
     last = max((tmp_path / "dqn" / "replay-rank-1").iterdir(), key=lambda x: x.stat().st_mtime)
     last.write_bytes(last.read_bytes()[:-1] + b"x")
