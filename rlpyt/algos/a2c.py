@@ -90,7 +90,7 @@ class A2C:
         now, _ = self.agent.assess(sample.inputs, state, sample.action)
         advantage = sample.advantage
         if options.normalize_advantage:
-            advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
+            advantage = normalize(advantage, live, total=self.learner.total)
         policy = -advantage * now.log_prob
         error = value_loss(now.value, sample.target)
         total = policy + options.value_coef * error - options.entropy_coef * now.entropy

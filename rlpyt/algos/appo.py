@@ -132,7 +132,7 @@ class APPO:
         now, _ = self.agent.assess(sample.inputs, state, sample.action)
         advantage = sample.advantage
         if options.normalize_advantage:
-            advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
+            advantage = normalize(advantage, live, total=self.learner.total)
         log_ratio = torch.where(live, now.log_prob - sample.log_prob, 0.0)
         ratio = log_ratio.exp()  # to the weights that acted, which may be far behind
         policy = -clipped_surrogate(ratio, advantage, self._clip)

@@ -97,7 +97,7 @@ class IMPALA:
             outcomes = rows.reward, rows.discount, rows.last
             target, advantage = vtrace(log_ratio, *outcomes, value, *clips)
             if options.normalize_advantage:
-                advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
+                advantage = normalize(advantage, live, total=self.learner.total)
             rho = log_ratio.exp().clamp(max=options.rho_clip)
         policy = -rho * advantage * now.log_prob
         error = value_loss(now.value, target)

@@ -54,6 +54,11 @@ class Learner:
         alone = self.ranks.size == 1
         self._reduction = None if alone else Reduction(self.parameters, self.ranks, not compile)
 
+    @property
+    def total(self) -> Callable[[Tensor], Tensor] | None:
+        """What a loss sums over ranks with; None: there is one."""
+        return None if self._reduction is None else self.ranks.sum_
+
     def step(self, loss: Loss, lr: float, *inputs: Any, live: Tensor | None = None) -> Tensor:
         """One update of all parameters.
 

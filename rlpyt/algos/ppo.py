@@ -109,7 +109,7 @@ class PPO:
         now, _ = self.agent.assess(sample.inputs, state, sample.action)
         advantage = sample.advantage
         if options.normalize_advantage:
-            advantage = normalize(advantage, live, total=self.learner.ranks.sum_)
+            advantage = normalize(advantage, live, total=self.learner.total)
         # Nothing holds a dead row's probability: its ratio may overflow, and 0 * inf is NaN.
         log_ratio = torch.where(live, now.log_prob - sample.log_prob, 0.0)
         ratio = log_ratio.exp()

@@ -58,16 +58,24 @@ class Reduction:
         Returns:
             [k], over the rows of all ranks.
         """
-        while self._begun < len(self._parts):
-            self._begin_next()
         own = means.new_ones(1) if self._weight is None else self._weight.view(1).to(means)
         total = torch.cat([own, torch.where(own > 0, own * means, 0.0)])
-        self._ranks.sum_(total)
-        for wait in self._waits:
-            wait()
-        rows = total[0].clamp(min=1)
-        self._gradient.div_(rows)
-        return total[1:] / rows
+        if len(self._parts) > 1:
+            while self._begun < len(self._parts):
+                self._begin_next()
+            self._ranks.sum_(total)
+            for wait in self._waits:
+                wait()
+            rows = total[0].clamp(min=1)
+            self._gradient.div_(rows)
+            return total[1:] / rows
+        # Of a small network a sum takes as long as it takes to begin one: all of it is one.
+        split = len(self._gradient)
+        whole = torch.cat([self._gradient * own.to(self._gradient), total.to(self._gradient)])
+        self._ranks.sum_(whole)
+        rows = whole[split].clamp(min=1)
+        torch.div(whole[:split], rows, out=self._gradient)
+        return (whole[split + 1 :] / rows).to(means)
 
     def _begin_next(self) -> None:
         part = self._gradient[self._parts[self._begun]]

@@ -36,7 +36,7 @@ def normalize(
     x: Tensor,
     live: Tensor,
     epsilon: float = 1e-8,
-    total: Callable[[Tensor], Tensor] = lambda sums: sums,
+    total: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Shifted and scaled to mean 0 and standard deviation 1 over the live rows.
 
@@ -53,11 +53,19 @@ def normalize(
     Returns:
         [...]; 0 on rows that are not live.
     """
-    count, summed = total(torch.stack((live.sum().to(x.dtype), torch.where(live, x, 0.0).sum())))
-    count = count.clamp(min=1)
-    mean = summed / count
-    centred = torch.where(live, x - mean, 0.0)
-    deviation = (total(centred.square().sum()) / count).sqrt()
+    if total is None:
+        count = live.sum().clamp(min=1)
+        mean = torch.where(live, x, 0.0).sum() / count
+        centred = torch.where(live, x - mean, 0.0)
+        deviation = (centred.square().sum() / count).sqrt()
+    else:  # in one exchange; float64 holds the squares of float32
+        values = torch.where(live, x, 0.0).double()
+        sums = torch.stack((live.sum().double(), values.sum(), values.square().sum()))
+        count, summed, squares = total(sums)
+        count = count.clamp(min=1)
+        mean = (summed / count).to(x.dtype)
+        deviation = (squares / count - (summed / count).square()).clamp(min=0).sqrt().to(x.dtype)
+        centred = torch.where(live, x - mean, 0.0)
     rounding = 8 * torch.finfo(x.dtype).eps * mean.abs()
     # `<=` is false for NaN: a NaN among live rows stays visible.
     return torch.where(deviation <= rounding, 0.0, centred / (deviation + epsilon))
