@@ -21,7 +21,7 @@ def prepare(method: str, limits: str) -> None:
     from rlpyt.processes.start import Processes
 
     for module in (acting, remote):
-        module.Processes = functools.partial(Processes, start_method=method)  # type: ignore[misc]
+        vars(module)["Processes"] = functools.partial(Processes, start_method=method)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import random
@@ -236,11 +237,8 @@ def shared_names() -> set[str]:
 
 def cannot(cell: Cell) -> str:
     """Why a cell cannot be tried here; "" where it can."""
-    if cell.under.native:
-        try:
-            import ale_py  # noqa: F401
-        except ImportError:
-            return "no ale-py"
+    if cell.under.native and importlib.util.find_spec("ale_py") is None:
+        return "no ale-py"
     if cell.fault == "/dev/shm of 64 kB":
         tried = subprocess.run(_wrapped(cell.fault, ["true"]), capture_output=True)
         return "mounting is not allowed here" if tried.returncode else ""

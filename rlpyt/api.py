@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 from rlpyt import presets, saved
-from rlpyt.acting import ModelFactory, load_weights, make_agent, open_agent
+from rlpyt.acting import open_agent
+from rlpyt.agent_making import ModelFactory, load_weights, make_agent
 from rlpyt.envs.make import describe, make
 from rlpyt.envs.saved_spaces import decode, decode_spec
 from rlpyt.envs.spec import EnvSpec

@@ -12,12 +12,12 @@ import torch
 
 from rlpyt import memory_budget, noise
 from rlpyt.acting import TRAINING, Home
-from rlpyt.acting import Agent as Agent
-from rlpyt.acting import ModelFactory as ModelFactory
-from rlpyt.acting import load_weights as load_weights
-from rlpyt.acting import make_agent as make_agent
-from rlpyt.acting import make_window as make_window
 from rlpyt.acting import open_agent as open_agent
+from rlpyt.agent_making import Agent as Agent
+from rlpyt.agent_making import ModelFactory as ModelFactory
+from rlpyt.agent_making import load_weights as load_weights
+from rlpyt.agent_making import make_agent as make_agent
+from rlpyt.agent_making import make_window as make_window
 from rlpyt.agents.categorical import CategoricalAgent
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.agents.q_learning import QLearningAgent

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from rlpyt import noise
-from rlpyt.acting import TRAINING, Agent, Check, Home, ModelFactory, make_agent, share_exploration
+from rlpyt.acting import TRAINING, Check, Home
+from rlpyt.agent_making import Agent, ModelFactory, make_agent, share_exploration
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.generators import seed_generators

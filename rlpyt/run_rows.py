@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlpyt.acting import Agent, make_window
+from rlpyt.agent_making import Agent, make_window
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.envs.spec import EnvSpec

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlpyt import checkpoint, noise, ranks, tree_format
+from rlpyt import checkpoint, noise, ranks
 from rlpyt.build import Parts, load_weights
 from rlpyt.errors import StopAsked, WorkerError
 from rlpyt.evaluation import Evaluation, Stopped, game_over
@@ -16,12 +16,12 @@ from rlpyt.generators import generators, restore_generators, seed_generators
 from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
+from rlpyt.logging.shares import shares_of
+from rlpyt.one_run import of_rank, with_others
 from rlpyt.replays.segments import Segments
 from rlpyt.run import Run
 from rlpyt.schedules import due
 from rlpyt.stopping import NAMES, StopSignal
-
-COMMON = {"learner", "actor", "temperature"}  # of an algorithm's state: the same on all ranks
 
 
 class Algorithm(Protocol):
@@ -183,10 +183,6 @@ class Runner:
             "episodes": self.episodes.state(),
             "generators": generators(),
         }
-        shared = own["algorithm"].keys() & COMMON
-        lean = {name: x for name, x in own["algorithm"].items() if name not in shared}
-        packed = None if self.ranks.first else tree_format.packed({**own, "algorithm": lean})
-        others = [tree_format.unpacked(x) for x in self.ranks.gather_at_first(packed) if x]
         return {
             "agent": dict(parts.agent.state_dict()),
             **own,
@@ -194,7 +190,7 @@ class Runner:
             "best_return": self.best_return,
             "logged_at": self._logged_at,
             "evaluation_owed": self._owed,
-            **({"others": others} if self.ranks.size > 1 else {}),
+            **with_others(own),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -347,22 +343,3 @@ class Runner:
         finally:
             restore_generators(kept)
         return evaluation, False
-
-
-def of_rank(state: dict[str, Any], rank: int) -> dict[str, Any]:
-    """A checkpoint's state as the rank takes it up that wrote its part of it."""
-    if not rank:
-        return state
-    own = state["others"][rank - 1]
-    return {**state, **own, "algorithm": {**state["algorithm"], **own["algorithm"]}}
-
-
-def shares_of(spent: dict[str, float], seconds: float, env_steps: int) -> dict[str, float]:
-    """Speed, and the fractions of the time spent in each part; `wait` is what is left.
-
-    Where parts overlap, for a process of its own collects, it was measured and is among them.
-    """
-    seconds = max(seconds, 1e-9)
-    parts = {"wait": max(0.0, seconds - sum(spent.values())), **spent}
-    shares = {f"time/{name}": part / seconds for name, part in parts.items()}
-    return {**shares, "time/steps_per_second": env_steps / seconds}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,19 +14,20 @@ from rlpyt import checkpoint
 from rlpyt.acting import Home, observes_images
 from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
-from rlpyt.folder import RunFolder, options, versions
+from rlpyt.folder import RunFolder
 from rlpyt.header import going_on, header, saving
 from rlpyt.logging import csv
 from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
 from rlpyt.logging.recorder import Recorder, Silent
 from rlpyt.logging.tensorboard import open_sinks
+from rlpyt.one_run import check_alike, check_ranks, check_shared, held, newest, of_rank
 from rlpyt.processes.stacks import answering
 from rlpyt.ranks import together, world
 from rlpyt.replays.segments import Segments
 from rlpyt.resolve import Resolved, with_sampler
 from rlpyt.run import Run
-from rlpyt.runner import Hooks, Runner, of_rank
+from rlpyt.runner import Hooks, Runner
 from rlpyt.stopping import StopSignal
 from rlpyt.vector.watchdog import Watchdog
 
@@ -87,14 +87,14 @@ def train(
         stream: where progress is shown; standard output by default.
         guarded: end this process where an environment that it steps does not return in time.
     """
-    _check_alike(run)
+    check_alike(run)
     parts = build(run, model=model, home=_home(run, guarded))
     try:
         if run.loop.init_from:
             _start_from(parts, Path(run.loop.init_from))
         folder = world().from_first(lambda: _begun(run, parts))
-        _check_shared(folder)
-        with _held(folder):
+        check_shared(folder)
+        with held(folder):
             segments = segments_of(run, parts, folder)
             return _go(run, parts, folder, None, hooks, mode, stream, segments)
     finally:
@@ -131,7 +131,7 @@ def resume(
     """
     folder = RunFolder(path)
     record = folder.read()
-    _check_ranks(folder, record)
+    check_ranks(folder, record)
     run = folder.run()
     if env is not None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=env))
@@ -150,7 +150,7 @@ def resume(
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     resolved = Resolved(**record["resolved"])
-    _check_alike(run)
+    check_alike(run)
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
         images = observes_images(run.env, _home(run, guarded))
@@ -160,11 +160,11 @@ def resume(
         parts.close()
         raise UsageError(f"{run.algo_name} has no replay to drop; resume without --drop-replay")
     try:
-        with _held(folder):
+        with held(folder):
             segments = segments_of(run, parts, folder)
             saved = None
             if done:
-                saved = _newest(
+                saved = newest(
                     folder.path / "checkpoints",
                     lambda state: _load_replay(segments, state, drop_replay),
                 )
@@ -285,76 +285,6 @@ def _begun(run: Run, parts: Parts) -> RunFolder:
         folder = RunFolder(folder.path.absolute())
     folder.begin(run, parts.resolved.as_dict())
     return folder
-
-
-def _newest(folder: Path, accept: Callable[[Any], object]) -> tuple[Any, dict[str, Any]]:
-    """The newest checkpoint that is whole, with the replay of every rank."""
-    if world().size == 1:
-        return checkpoint.load(folder, accept=accept)
-    names = world().from_first(lambda: checkpoint.names(folder))
-    for name in names:
-        found, why = None, ""
-        try:
-            found = checkpoint.load(folder / name, accept=accept)
-        except UsageError as error:
-            why = str(error)
-        reasons = [text for text in world().gather(why) if text]
-        if not reasons:
-            assert found is not None
-            return found
-        if world().first:
-            warnings.warn(f"{reasons[0]}; trying the one before it", RuntimeWarning, 2)
-    raise UsageError(f"no checkpoint in {folder} is whole on all ranks; train anew")
-
-
-def _check_alike(run: Run) -> None:
-    """Refuse ranks that were started with options of their own, or are of other versions."""
-    if world().size == 1:
-        return
-    known = versions()
-    own = {f"{part}.{name}": x for part, of in options(run).items() for name, x in of.items()}
-    own |= {f"version of {name}": known.get(name) for name in ("rlpyt", "torch")}
-    del own["loop.seed"]  # the first one's is everyone's
-    for rank, other in enumerate(world().gather(own)):
-        for name, value in own.items():
-            if other.get(name) != value:
-                where = f"{value} on rank {world().rank}, {other.get(name)} on rank {rank}"
-                raise UsageError(
-                    f"{name.removeprefix('loop.')} is {where}; start all ranks with the same "
-                    "options and versions"
-                )
-
-
-def _check_shared(folder: RunFolder) -> None:
-    """Refuse a folder that some rank does not see."""
-    sees = world().gather((folder.path / "run.json").exists())
-    if not all(sees):
-        raise UsageError(
-            f"runs={folder.path.parent}: rank {sees.index(False)} does not see what the first one "
-            "wrote there; choose --runs on a disk that all machines share"
-        )
-
-
-@contextmanager
-def _held(folder: RunFolder) -> Iterator[None]:
-    """Keep the run to these ranks: the first holds its folder before another goes on."""
-    with ExitStack() as stack:
-        world().from_first(lambda: stack.enter_context(folder.held()))
-        yield
-
-
-def _check_ranks(folder: RunFolder, record: Mapping[str, Any]) -> None:
-    """Refuse to go on with more or fewer ranks than a run has parts for."""
-    began, now = record["resolved"].get("ranks", 1), world().size
-    if began == now:
-        return
-    how = f"rlpyt resume {folder.path}"
-    if began > 1:
-        how = f"torchrun --nproc-per-node {began} -m {how}"
-    raise UsageError(
-        f"{folder.path} is trained by {began} rank{'s' if began > 1 else ''}, each with "
-        f"environments and rows of its own, and here are {now}; go on with: {how}"
-    )
 
 
 def _say(text: str) -> None:

@@ -15,8 +15,9 @@ from toys import CrashEnv
 from rlpyt import checkpoint, faultpoints
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import EnvironmentFault, UsageError
+from rlpyt.logging.shares import shares_of
 from rlpyt.run import LoopOptions, Run
-from rlpyt.runner import Hooks, shares_of
+from rlpyt.runner import Hooks
 from rlpyt.training import resume, train
 
 

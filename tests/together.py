@@ -98,18 +98,19 @@ def _rank(
     sys.path.insert(0, os.path.dirname(__file__))
     import torch
 
-    from rlpyt import ranks
+    from rlpyt.ranks import meeting
+    from rlpyt.ranks.joined import Joined
 
     torch.set_num_threads(1)
     if options:
-        ranks._joined = ranks.Joined(**options)
+        meeting._joined = Joined(**options)
     code = 0
     try:
-        with ranks.together():
+        with meeting.together():
             pipe.send_bytes(pickle.dumps((function(*args), "")))
     except BaseException:
         pipe.send_bytes(pickle.dumps((None, traceback.format_exc())))
         code = 1
     pipe.close()
-    ranks._leave()
+    meeting._leave()
     os._exit(code)

@@ -19,10 +19,10 @@ from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import WaitedTooLong, WorkerError
 from rlpyt.processes.wait import check
+from rlpyt.samplers.in_turns import InTurns
 from rlpyt.samplers.options import START_LIMIT, SamplerOptions
 from rlpyt.samplers.remote_replica import Collected
 from rlpyt.storage import as_arrays, as_tensors
-from rlpyt.tree_format import like
 from rlpyt.vector.in_process import InProcess
 from rlpyt.vector.lost import Blank, lost, resets_of
 
@@ -67,7 +67,7 @@ class RemoteCrew(Protocol):
 
 
 @final
-class RemoteSampler:
+class RemoteSampler(InTurns):
     """Fills one window after another by the work of remote replicas.
 
     Args:
@@ -111,10 +111,6 @@ class RemoteSampler:
             row[self._crew.columns[i]] = arrived
         self._resets[:], self._at_start = self._first_resets, True
 
-    def rows_for(self, env_steps: int) -> int:
-        """How many rows are collected next when so many env steps are missing to a run's end."""
-        return self.window.rows_for(env_steps)
-
     def collect(self, horizon: int | None = None, env_steps: int | None = None) -> Any:
         """Have T rows answered with the agent's present weights, and the boundary row received.
 
@@ -148,24 +144,11 @@ class RemoteSampler:
         self._resets += np.count_nonzero(window.rows.first[1:], axis=0)
         return window
 
-    def settle(self) -> Iterable[Any]:
-        """Windows that have come and were not returned by `collect`: none."""
-        return ()
-
-    def snapshot(self) -> dict[str, Any]:
-        """What the next window depends on beside weights and replay."""
-        return {"envs": self.snapshot_envs(), "window": self.window.carry()}
-
     def snapshot_envs(self) -> dict[str, Any]:
         """The part of a snapshot that is of the environments; of lost ones how often they began."""
         found = self._ask_all("snapshot", {})
         parts = [found.get(i) or self._lost(i) for i in range(len(self._parts))]
         return InProcess.merged(parts)
-
-    def restore(self, state: dict[str, Any]) -> list[int]:
-        """Take up a snapshot, of whatever sampler; returns the columns that were cut."""
-        self.window.restore(like(self.window.example_carry(), state["window"], "window"))
-        return self.restore_envs(state["envs"])
 
     def restore_envs(self, state: dict[str, Any]) -> list[int]:
         """Bring them to where the row arrived that the window goes on with; see `restore`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, final
@@ -25,15 +25,15 @@ from rlpyt.processes.wait import LOOK, Waiting
 from rlpyt.ring_window import RingWindow
 from rlpyt.rows import Window
 from rlpyt.samplers.crew import Crew, Staff
+from rlpyt.samplers.in_turns import InTurns
 from rlpyt.samplers.messages import Messages
 from rlpyt.samplers.options import START_LIMIT, STEP_LIMIT, SamplerOptions
-from rlpyt.tree_format import like
 from rlpyt.vector.in_process import InProcess
 from rlpyt.vector.lost import Blank, lost, resets_of
 
 
 @final
-class ReplicatedSampler:
+class ReplicatedSampler(InTurns):
     """Fills one window after another by the work of replicas.
 
     Args:
@@ -78,10 +78,6 @@ class ReplicatedSampler:
         self._ask_each("reset", lambda i: ())
         self._resets[:] = self._first_resets
 
-    def rows_for(self, env_steps: int) -> int:
-        """How many rows are collected next when so many env steps are missing to a run's end."""
-        return self.window.rows_for(env_steps)
-
     def collect(self, horizon: int | None = None, env_steps: int | None = None) -> Any:
         """Have T rows answered with the agent's present weights, and the boundary row received.
 
@@ -113,14 +109,6 @@ class ReplicatedSampler:
         self._resets += np.count_nonzero(window.rows.first[1:], axis=0)
         return window
 
-    def settle(self) -> Iterable[Any]:
-        """Windows that have come and were not returned by `collect`: none."""
-        return ()
-
-    def snapshot(self) -> dict[str, Any]:
-        """What the next window depends on beside weights and replay."""
-        return {"envs": self.snapshot_envs(), "window": self.window.carry()}
-
     def snapshot_envs(self) -> dict[str, Any]:
         """The part of a snapshot that is of the environments."""
         while True:
@@ -128,12 +116,6 @@ class ReplicatedSampler:
                 return InProcess.merged(self._ask_each("snapshot", lambda i: ()))
             except WorkerError as error:
                 self._go_on_without(error, within=False)
-
-    def restore(self, state: dict[str, Any]) -> list[int]:
-        """Take up a snapshot, of whatever sampler; returns the columns that were cut."""
-        window: Any = self.window
-        window.restore(like(window.example_carry(), state["window"], "window"))
-        return self.restore_envs(state["envs"])
 
     def restore_envs(self, state: dict[str, Any]) -> list[int]:
         """Bring them to where the row arrived that the window goes on with; see `restore`."""

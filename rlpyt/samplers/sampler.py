@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -17,8 +17,8 @@ from rlpyt.ring_window import RingPart, RingWindow
 from rlpyt.rotation import Rotation, RotationPart
 from rlpyt.rows import Inputs, Row, Slot, Window, WindowPart
 from rlpyt.samplers.checks import Checks
+from rlpyt.samplers.in_turns import InTurns
 from rlpyt.samplers.padded import Padded, acting_threads
-from rlpyt.tree_format import like
 from rlpyt.vector.in_process import Ended
 
 
@@ -64,7 +64,7 @@ class _Turn(NamedTuple):
     draws: Sequence[Any]
 
 
-class Sampler:
+class Sampler(InTurns):
     """Fills one window after another.
 
     Args:
@@ -113,11 +113,6 @@ class Sampler:
         self.envs.reset(row)
         self._checks.arrived(row[None], 0)
 
-    def rows_for(self, env_steps: int) -> int:
-        """How many rows are collected next when so many env steps are missing to a run's end."""
-        assert isinstance(self.window, Window | RingWindow | Rotation)
-        return self.window.rows_for(env_steps)
-
     def collect(self, horizon: int | None = None, env_steps: int | None = None) -> Any:
         """Answer T rows with the agent's present weights and receive the boundary row.
 
@@ -131,17 +126,6 @@ class Sampler:
         with acting_threads(self._threads):
             return self._collect(horizon)
 
-    def snapshot(self) -> dict[str, Any]:
-        """What the next window depends on beside weights and replay."""
-        window: Any = self.window
-        return {"window": window.carry(), "envs": self.snapshot_envs()}
-
-    def restore(self, state: dict[str, Any]) -> list[int]:
-        """Take up a snapshot, of whatever sampler; returns the columns that were cut."""
-        window: Any = self.window
-        window.restore(like(window.example_carry(), state["window"], "window"))
-        return self.restore_envs(state["envs"])
-
     def snapshot_envs(self) -> dict[str, Any]:
         """The part of a snapshot that is of the environments."""
         return self.envs.snapshot()
@@ -149,10 +133,6 @@ class Sampler:
     def restore_envs(self, state: dict[str, Any]) -> list[int]:
         """Bring them to where the row arrived that the window goes on with; see `restore`."""
         return self.envs.restore(state, self.window.slots[-1].row)
-
-    def settle(self) -> Iterable[Any]:
-        """Windows that have come and were not returned by `collect`: none."""
-        return ()
 
     def metrics(self) -> dict[str, float]:
         """What a line of the log says of who steps, since the line before."""

@@ -165,7 +165,7 @@ def test_a_half_made_world_is_refused(changes: dict[str, str | None], words: lis
 
 
 def test_ranks_that_do_not_come_are_named() -> None:
-    code = "from rlpyt.ranks import Joined; Joined(meet_seconds=2.0)"
+    code = "from rlpyt.ranks.joined import Joined; Joined(meet_seconds=2.0)"
     env = {**os.environ, **addresses(3, free_port()), "RANK": "0"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60

@@ -20,7 +20,6 @@ from small_q_value import small_agent as small_actor
 from together import ended, in_ranks
 from torch import Tensor
 
-from rlpyt import ranks
 from rlpyt.agents.normalizers import ObservationNormalizer, RewardScale
 from rlpyt.algos import reduction
 from rlpyt.algos.dqn import DQN
@@ -35,7 +34,7 @@ from rlpyt.algos.options import (
 )
 from rlpyt.arrays import tree_map
 from rlpyt.models.flat import Adam
-from rlpyt.ranks import world
+from rlpyt.ranks import Ranks, meeting, world
 from rlpyt.replays.prioritized import Prioritized
 from rlpyt.ring import Ring
 from rlpyt.rows import Window, example_row
@@ -166,11 +165,11 @@ def as_(dtype: torch.dtype, x: Tensor) -> Tensor:
 @contextmanager
 def alone() -> Iterator[None]:
     """What is made here is made as by one process."""
-    together, ranks._world = ranks._world, ranks.Ranks()
+    together, meeting._world = meeting._world, Ranks()
     try:
         yield
     finally:
-        ranks._world = together
+        meeting._world = together
 
 
 CASES: dict[str, Callable[[torch.dtype], Tensor]] = {
@@ -253,7 +252,7 @@ def wide_gradient(overlapped: bool) -> tuple[int, Tensor]:
     module = Wide()
     assert sum(p.numel() for p in module.parameters()) > 3 * reduction.BUCKET
     if not overlapped:
-        reduction.BUCKET = 10**9  # type: ignore[misc]
+        vars(reduction)["BUCKET"] = 10**9
     learner = Learner(module, Adam, 0.5)
     torch.manual_seed(1)
     rows = torch.randn(4, 1100)[own_rows()]
@@ -347,12 +346,14 @@ def epochs_until(target_kl: float, together: bool) -> int:
     with alone():
         parts = make_parts("ppo", num_envs=COLUMNS, minibatch_size=16 * COLUMNS, lr=1e-2)
         whole = collected(parts)
-    part, kind = part_of(whole), type(parts.algorithm)
-    options = dataclasses.replace(parts.algorithm.options, target_kl=target_kl, update_epochs=60)  # type: ignore[type-var]
+    part = part_of(whole)
+    kind: Any = type(parts.algorithm)
+    given: Any = parts.algorithm.options
+    options = dataclasses.replace(given, target_kl=target_kl, update_epochs=60)
 
     def updates() -> int:
         generator = torch.Generator().manual_seed(0)
-        algorithm: Any = kind(parts.agent, options, part.num_envs, 1000, generator)  # type: ignore[arg-type]
+        algorithm = kind(parts.agent, options, part.num_envs, 1000, generator)
         algorithm.update(part, 0)
         return algorithm.learner.updates
 

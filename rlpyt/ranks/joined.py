@@ -1,18 +1,7 @@
-"""The processes that train one agent together, as `torchrun` starts them.
-
-Every rank runs the same loop over environments and rows of its own. What they must agree on goes
-through here: sums of gradients and statistics, counts, decisions. A process that trains alone is a
-rank of one, whose sums are what it gave.
-
-Nobody waits for a rank that is no more. One that fails leaves word of it in the store that all
-share, and the others, whose next sum then fails, tell of that. One that is silent (stopped, or cut
-off) is noticed by its heart, which beats in a thread of its own: so an evaluation, a compilation or
-a slow environment of one rank may take as long as it likes.
-"""
+"""One of several ranks: what it exchanges with the others, and what it says where one is lost."""
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import signal
@@ -31,7 +20,8 @@ from torch import Tensor
 from rlpyt import torchrun
 from rlpyt.errors import RankError, StopAsked, UsageError
 from rlpyt.processes.pickling import dumps, loads
-from rlpyt.rank_hearts import BEAT_SECONDS, Hearts
+from rlpyt.ranks.alone import Ranks, merge_moments
+from rlpyt.ranks.hearts import BEAT_SECONDS, Hearts
 
 T = TypeVar("T")
 
@@ -41,62 +31,9 @@ LONGEST: Final = timedelta(days=7)
 """Of a sum: it is hearts that say when to stop waiting."""
 
 
-class Ranks:
-    """One process, which trains alone."""
-
-    rank = 0
-    size = 1
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the rank that writes, evaluates and shows."""
-        return self.rank == 0
-
-    def sum_(self, tensor: Tensor) -> Tensor:
-        """Put the sum over ranks in a tensor's place; it is the same in all of them, to the bit."""
-        return tensor
-
-    def begin_sum_(self, tensor: Tensor) -> Callable[[], object]:
-        """The same, done meanwhile; returns what waits for it. All ranks begin in one order."""
-        return lambda: None
-
-    def totals(self, *numbers: float) -> list[float]:
-        """Each number's sum over ranks, in float64."""
-        return list(numbers)
-
-    def greatest(self, *numbers: float) -> list[float]:
-        """The greatest of what each number is on the ranks."""
-        return list(numbers)
-
-    def gather(self, thing: T) -> list[T]:
-        """What each rank gives, by rank: of few bytes."""
-        return [thing]
-
-    def gather_at_first(self, thing: T) -> list[T]:
-        """The same at the first rank; nothing at the others."""
-        return [thing]
-
-    def from_first(self, make: Callable[[], T]) -> T:
-        """What the first rank makes, however long it takes. What it raises is raised in all."""
-        return make()
-
-    def moments(self, count: int, mean: Any, squares: Any) -> tuple[int, Any, Any]:
-        """Merge the ranks' statistics (Chan et al., 1979).
-
-        Args:
-            count: of values; where it is 0 the others mean nothing.
-            mean, squares: their mean, and the sum of their squared differences from it: float64
-                tensors of one shape.
-        """
-        return count, mean, squares
-
-    def failed(self, error: BaseException) -> None:
-        """Tell the others why this rank ends."""
-
-
 @final
 class Joined(Ranks):
-    """One of several processes; see `join`, which makes it."""
+    """One of several processes; see `meeting.join`, which makes it."""
 
     def __init__(
         self, silent_seconds: float = torchrun.SILENT_SECONDS, meet_seconds: float = MEET_SECONDS
@@ -271,64 +208,6 @@ class Joined(Ranks):
         else:
             return None
         return RankError(f"{', '.join(map(_rank, gone))} {how}: {_first_line(error)}")
-
-
-def world() -> Ranks:
-    """The ranks that train together here; outside of training, this process alone."""
-    return _world
-
-
-def join() -> Ranks:
-    """Meet the other ranks, where there are any, once in the life of a process.
-
-    Raises:
-        UsageError: what `torchrun` sets is incomplete, or some of them do not come; or a rank of
-            this process has failed before.
-    """
-    global _joined
-    if _joined is None and torchrun.expected() > 1:
-        torchrun.check()
-        _joined = Joined(torchrun.silence())
-        torchrun.met = True
-        atexit.register(_leave)
-    if _joined is not None and _joined.broken:
-        raise UsageError("these ranks have failed and cannot train together again; start anew")
-    return _joined or _world
-
-
-@contextmanager
-def together() -> Iterator[Ranks]:
-    """Join, and let the others know where what is done here fails."""
-    global _world
-    alone, _world = _world, join()
-    try:
-        yield _world
-    except BaseException as error:
-        if not isinstance(error, RankError):
-            _world.failed(error)
-        raise
-    finally:
-        _world = alone
-
-
-def merge_moments(
-    count: int, mean: Any, squares: Any, n: int, of_mean: Any, of_squares: Any
-) -> tuple[int, Any, Any]:
-    """Two sets' statistics as those of their union (Chan et al., 1979, eq. 2.1): see `moments`."""
-    delta, total = of_mean - mean, count + n
-    squares = squares + (of_squares + delta**2 * (count * n / total))
-    return total, mean + delta * (n / total), squares
-
-
-_world = Ranks()
-_joined: Joined | None = None
-
-
-def _leave() -> None:
-    global _joined
-    if _joined is not None:
-        _joined.leave()
-        _joined = None
 
 
 def _end_with_parent() -> None:
