@@ -175,11 +175,20 @@ class Reference:
                 for total, g in zip(grads[c], found_grads, strict=True):
                     total += g.reshape(total.shape)
             errors[i].append(float(np.mean(sizes)))
+        return self.ended(nets, names, grads, errors)
+
+    def ended(self, nets: Any, names: Any, grads: Any, errors: Any) -> tuple[Any, np.ndarray]:
+        """The gradient of the critics by name, and the items' priorities.
+
+        Args:
+            grads: of each critic, in the order of `names`.
+            errors: of each item's trained rows.
+        """
         gradient = {
             name: np.stack([g[k] for g in grads]).reshape(nets["critics"][name].shape)
             for k, name in enumerate(names)
         }
-        eta = o.priority_eta
+        eta = self.o.priority_eta
         priority = [eta * max(e, default=0) + (1 - eta) * sum(e) / max(1, len(e)) for e in errors]
         return gradient, np.array(priority)
 
