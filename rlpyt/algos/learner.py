@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from rlpyt.algos.reduction import Reduction
-from rlpyt.errors import UsageError
+from rlpyt.errors import StopAsked, UsageError
 from rlpyt.memory_budget import file_too_large
 from rlpyt.models.flat import FlatParameters, Optimizer
 from rlpyt.models.memory import Memory
 from rlpyt.ranks import Ranks, world
+from rlpyt.stopping import asked_at
 
 COMPILED_FILE = 256 << 20  # bytes at most: PyTorch 2.13's C++ headers, compiled once, take 156 MB
 COMPARED_EVERY = 500  # updates: what several ranks train must be the same on all of them
@@ -190,4 +191,15 @@ def _compiled(
             part.__dict__["forward"] = torch.compiler.disable(part.forward)
     # Called from C++ the operations of a small network take two thirds of the time.
     options: Any = {"cpp_wrapper": True} if device.type == "cpu" else None
-    return torch.compile(function, dynamic=False, options=options)
+    compiled = torch.compile(function, dynamic=False, options=options)
+
+    def run(*given: Any) -> Tensor:
+        try:
+            return compiled(*given)
+        except Exception as error:
+            # Ctrl-C in a terminal, and torchrun, reach the C++ compiler that PyTorch started, too.
+            if asked_at() is None or not type(error).__module__.startswith("torch._"):
+                raise
+            raise StopAsked("compiling was given up") from error
+
+    return run

@@ -9,8 +9,10 @@ import torch
 from small_parts import MODELS, chunks_of, collected, everything, make, parameters
 from torch import nn
 
+from rlpyt.algos import learner
 from rlpyt.algos.learner import Learner
 from rlpyt.arrays import tree_leaves
+from rlpyt.errors import StopAsked
 from rlpyt.models.flat import Adam, RMSprop
 from rlpyt.schedules import scheduled
 
@@ -150,3 +152,22 @@ def test_metrics_hold_no_graph(algo):
         assert value.grad_fn is None and not value.requires_grad
     sample, _ = chunks_of(parts, parts.sampler.window)
     assert not any(x.requires_grad for x in tree_leaves(sample))
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_compiler_that_the_signal_ended_ends_the_run_as_the_signal_does(asked, monkeypatch):
+    """F14: Ctrl-C in a terminal ends g++ too; without a signal its error is what it is."""
+    failed = type("InductorError", (Exception,), {"__module__": "torch._inductor.exc"})
+
+    def compiler(*_, **__):
+        def run(*_):
+            raise failed("g++ was killed")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    monkeypatch.setattr(learner, "asked_at", lambda: 1.0 if asked else None)
+    trained = Learner(nn.Linear(2, 1), Adam, 0.5, compile=True)
+    with pytest.raises(StopAsked if asked else failed):
+        trained.step(lambda: None, 1e-3)
+    assert not trained.updates
