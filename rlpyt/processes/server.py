@@ -95,6 +95,7 @@ def _start_in_thread(process: BaseProcess, preload: Sequence[str] | None) -> Non
             with _signals_held_back(), spawning() if preload is None else nullcontext():
                 if preload is not None:
                     _prepare_server(preload)
+                    _need_descriptors()
                 process.start()
             outcome.append(None)
         except BaseException as error:
@@ -126,6 +127,21 @@ def _prepare_server(preload: Sequence[str]) -> None:
         _server.ensure_running()
     finally:
         _server._preload_modules = before
+
+
+def _need_descriptors() -> None:
+    """Raise OSError unless a socket and two pipes can be opened.
+
+    A fork server to which a process connects, and then has no descriptors left to send, ends, and
+    its children with it.
+    """
+    held: list[int] = []
+    try:
+        for _ in range(3):
+            held += os.pipe()
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -203,6 +203,7 @@ def test_more_descriptors_than_can_be_handed_over_or_opened_are_refused_with_the
     with Processes() as processes:
         with pytest.raises(UsageError, match="fewer --workers"):
             processes.start("worker 1", tell, bells)
+        server = forkserver._forkserver._forkserver_pid
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = max(map(int, os.listdir("/proc/self/fd")))
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 5, hard))
@@ -212,6 +213,7 @@ def test_more_descriptors_than_can_be_handed_over_or_opened_are_refused_with_the
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert told(processes, look_for) == "found"
+        assert forkserver._forkserver._forkserver_pid == server  # it lives, and its children
 
 
 def test_a_fork_server_that_is_killed_is_replaced():
