@@ -74,6 +74,11 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
         ActorCriticOptions(memory="gru", memory_size=16, share_trunk=True),
         "CartPole-v1",
     ),
+    "ppo-pixels": (
+        dataclasses.replace(PPO, update_epochs=1),
+        ActorCriticOptions(encoder="nature"),
+        "toys:LargeFrames",
+    ),
     "a2c": (A2COptions(), ActorCriticOptions(), "Acrobot-v1"),
     "impala": (IMPALAOptions(normalize_reward=True), ActorCriticOptions(), "CartPole-v1"),
     "appo-lstm": (

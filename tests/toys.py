@@ -406,6 +406,15 @@ class Frames(gymnasium.Env):
         return frame
 
 
+class LargeFrames(Frames):
+    """The same on 54x54 pixels, of which DQN's network makes 576 features before its layer."""
+
+    observation_space = spaces.Box(0, 255, (54, 54), np.uint8)
+
+    def _frame(self) -> np.ndarray:
+        return super()._frame().repeat(9, 0).repeat(9, 1)
+
+
 class Chain(gymnasium.Env):
     """States in a row, observed one-hot: action 1 goes on, at the end for 1 and out of the episode;
     action 0 goes back to the first for 0.1. Truncated after `n` steps, which changes no value.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ import torch
 
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.spec import EnvSpec
+from rlpyt.models.prepacked import PASSES, prepackable, prepacked
 from rlpyt.noise import Noise
 from rlpyt.processes.heart import ACT, Heart
 from rlpyt.ring_window import RingPart, RingWindow
@@ -101,6 +103,7 @@ class Sampler(InTurns):
         self._strict, self._threads = strict, 1 if strict else threads
         self.seconds = {"env": 0.0, "act": 0.0}
         self.infos: dict[tuple[int, int], dict[str, float]] = {}  # of the window's endings
+        self._arrived = 1  # rows of every group, of the window that is collected
         self._initial_state = tree_map(torch.clone, window.state)
         self._parts: list[Any] = [window]
         if len(envs.groups) > 1:
@@ -145,55 +148,71 @@ class Sampler(InTurns):
     @torch.inference_mode()
     def _collect(self, horizon: int | None) -> Any:
         window, checks = self.window, self._checks
-        send, recv = self.envs.send, self.envs.recv
         self.infos.clear()
         if self._check_agent is not None:
             self._check_agent()
         window.begin(horizon)
         turns, states = self._turns()
-        last = len(turns) - 1
-        keeps = type(window.slots[0].row.info) is not tuple
-        remembers = bool(tree_leaves(window.state))
-        heart = self._heart
-        acting, begun = 0.0, perf_counter()
-        arrived = 1  # rows of every group
+        self._arrived = 1
+        begun = perf_counter()
         try:
-            for t in range(window.horizon):
-                for g, columns, slots, inputs, keep, act, draws in turns:
-                    row, floats = slots[t]
-                    if t and (ended := recv(row, g)):
-                        self._note(t, columns, ended)
-                    if g == last:
-                        arrived = t + 1
-                    before = perf_counter()
-                    if heart is not None:
-                        heart.beat(-1, ACT)
-                    state = states[g]
-                    if remembers:
-                        keep(t, state)
-                    action, info, states[g] = act(inputs(t), state, draws[t])
-                    _write(row.action, action)
-                    if keeps:
-                        _write(row.info, info)
-                    for leaf in floats:
-                        if np.count_nonzero(np.isfinite(leaf)) < leaf.size:
-                            checks.answered(row, window.start + t, columns.start)
-                    if heart is not None:
-                        heart.rest()
-                    acting += perf_counter() - before
-                    send(row, slots[t + 1].row, g)
-            for g, columns, slots, *_ in turns:
-                if ended := recv(slots[window.horizon].row, g):
-                    self._note(window.horizon, columns, ended)
+            with self._prepacked():
+                acting = self._play(turns, states)
         except Exception:
             # What had arrived may be the cause: it is named first.
-            checks.arrived(window.rows[:arrived], window.start)
+            checks.arrived(window.rows[: self._arrived], window.start)
             raise
-        window.finish(states[0] if not last else _joined(states))
+        window.finish(states[0] if len(turns) == 1 else _joined(states))
         checks.arrived(window.rows, window.start)
         self.seconds["act"] += acting
         self.seconds["env"] += perf_counter() - begun - acting
         return window
+
+    def _play(self, turns: list[_Turn], states: list[Any]) -> float:
+        """Take every group's turns at all rows; seconds of acting."""
+        window, checks = self.window, self._checks
+        send, recv = self.envs.send, self.envs.recv
+        last = len(turns) - 1
+        keeps = type(window.slots[0].row.info) is not tuple
+        remembers = bool(tree_leaves(window.state))
+        heart = self._heart
+        acting = 0.0
+        for t in range(window.horizon):
+            for g, columns, slots, inputs, keep, act, draws in turns:
+                row, floats = slots[t]
+                if t and (ended := recv(row, g)):
+                    self._note(t, columns, ended)
+                if g == last:
+                    self._arrived = t + 1
+                before = perf_counter()
+                if heart is not None:
+                    heart.beat(-1, ACT)
+                state = states[g]
+                if remembers:
+                    keep(t, state)
+                action, info, states[g] = act(inputs(t), state, draws[t])
+                _write(row.action, action)
+                if keeps:
+                    _write(row.info, info)
+                for leaf in floats:
+                    if np.count_nonzero(np.isfinite(leaf)) < leaf.size:
+                        checks.answered(row, window.start + t, columns.start)
+                if heart is not None:
+                    heart.rest()
+                acting += perf_counter() - before
+                send(row, slots[t + 1].row, g)
+        for g, columns, slots, *_ in turns:
+            if ended := recv(slots[window.horizon].row, g):
+                self._note(window.horizon, columns, ended)
+        return acting
+
+    def _prepacked(self) -> AbstractContextManager[object]:
+        """Large layers made ready for a window of many rows: its weights do not change."""
+        window = self.window
+        if window.horizon < PASSES:
+            return nullcontext()
+        batch = window.total_envs if self._strict else window.num_envs // len(self._parts)
+        return prepacked(prepackable(self.agent), batch)
 
     def _turns(self) -> tuple[list[_Turn], list[Any]]:
         """What each group's turns take in the window that begins, and the state that it is fed."""
