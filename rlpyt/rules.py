@@ -160,6 +160,8 @@ def _critics_without_effect(algo: QValueOptions) -> dict[str, str]:
     if not isinstance(algo, SACOptions):
         idle["state_dependent_std"] = "it is of sac, whose policy is stochastic"
         return idle
+    if algo.critics == 1:
+        idle["actor_judge"] = "of one critic the least is the mean; add --critics 2 or more"
     if algo.values == "quantile":
         idle["target_critics"] = "targets are made of the quantiles of all critics"
     if algo.temperature is not None:
@@ -303,8 +305,10 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
             "nothing; choose sequences, such as --burn-in 10 --train-rows 20 --state-interval 10 "
             "--batch-size 32, or --preset memory"
         )
-    if isinstance(model, ActorQOptions) and model.batch_norm:
-        _check_batch_norm(algo, model)
+    if isinstance(model, ActorQOptions):
+        _check_hidden_layers(model)
+        if model.batch_norm:
+            _check_batch_norm(algo, model)
     if not isinstance(algo, SACOptions):
         return
     if algo.values == "quantile" and algo.drop_quantiles >= algo.num_quantiles:
@@ -327,6 +331,20 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
         raise UsageError(
             f"initial_temperature={algo.initial_temperature} must be more than 0: its logarithm is "
             "what is learned; --temperature 0 is none at all"
+        )
+
+
+def _check_hidden_layers(model: ActorQOptions) -> None:
+    sizes = model.hidden_sizes if model.critic_sizes is None else model.critic_sizes
+    if model.critic_dropout and not sizes:
+        raise UsageError(
+            f"critic_dropout={model.critic_dropout} and critics without hidden layers: what it "
+            "drops are their units; choose --critic-sizes 256, or --critic-dropout 0"
+        )
+    if model.critic_layer_norm and not sizes:
+        raise UsageError(
+            "critic_layer_norm and critics without hidden layers: what it normalizes are these; "
+            "choose --critic-sizes 256, or --no-critic-layer-norm"
         )
 
 

@@ -48,7 +48,7 @@ class CategoricalAgent(QValueAgent):
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
         if getattr(critics, "joint", False):
             raise UsageError(
-                "batch_norm and one Discrete choice: CrossQ is of actions that critics read; "
+                "batch_norm and one Discrete choice: CrossQ is of actions that joint critics read; "
                 "choose --no-batch-norm, or --layer-norm"
             )
         return None, copies((critics,))[0]

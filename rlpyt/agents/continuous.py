@@ -12,8 +12,10 @@ from rlpyt.agents.categorical import CategoricalAgent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_value import QValueAgent, copies
 from rlpyt.algos.options import DDPGOptions, QValueOptions
+from rlpyt.arrays import tree_leaves
 from rlpyt.distributions.squashed import SquashedGaussian
 from rlpyt.envs.spec import Discrete, EnvSpec
+from rlpyt.errors import UsageError
 from rlpyt.models.q_value import ActorModel, CriticsModel
 from rlpyt.returns import Returns
 from rlpyt.rows import Inputs
@@ -30,6 +32,11 @@ class DeterministicAgent(QValueAgent):
         return self.normals if self.exploration.remembers else 0
 
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
+        if getattr(critics, "joint", False):
+            raise UsageError(
+                "joint critics (batch_norm) are of sac, which then makes targets without target "
+                "networks; choose sac, or --layer-norm"
+            )
         return copies((actor, critics))  # together: the copies share the trunk that both share
 
     def _noise(self, normals: np.ndarray) -> np.ndarray:
@@ -73,8 +80,15 @@ class SquashedAgent(QValueAgent):
         return 0
 
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
-        joint = getattr(critics, "joint", False)
-        return None, None if joint else copies((critics,))[0]
+        if not getattr(critics, "joint", False):
+            return None, copies((critics,))[0]
+        if tree_leaves(actor.initial_state(1)) or tree_leaves(critics.initial_state(1)):
+            raise UsageError(
+                "joint critics (batch_norm) and a memory: rows and those that they bootstrap from "
+                "are read as one batch, and a memory reads them as one sequence; choose --memory "
+                "none, or --layer-norm"
+            )
+        return None, None
 
     def _noise(self, normals: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(normals)

@@ -91,7 +91,7 @@ class Critics(nn.Module):
                 Discrete choice.
             frozen: whether gradients reach the action alone, and no weights.
             chosen: of which critics.
-            masks: of `Ensemble.masks` for these rows; None drops nothing.
+            masks: of `Ensemble.masks` for these rows and the chosen critics; None drops nothing.
             counted: [...] bool, rows that batch normalization is of; None: of those before.
         """
         if frozen:
@@ -104,6 +104,10 @@ class Critics(nn.Module):
     def features(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
         """What the critics read of rows beside the action, [..., F], and the next state."""
         return self.trunk.forward(inputs, state)
+
+    def acting(self) -> tuple[nn.Module, ...]:
+        """The modules that `features` runs."""
+        return (self.trunk,)
 
     def masks(self, count: int, rows: tuple[int, ...], generator: torch.Generator) -> Masks | None:
         """Draw which units stay; see `Ensemble.masks`."""

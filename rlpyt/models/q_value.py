@@ -36,7 +36,8 @@ class CriticsModel(Protocol):
 
     Of one Discrete choice no action is given, and the returns are of all n, [C, ..., n, K]. What
     `models.Critics` takes beyond this goes with what it offers: `masks`, which draws what its
-    dropout drops, and `joint` = True, by which there is no copy of it for targets.
+    dropout drops, and `joint` = True, by which there is no copy of it for targets. `acting()` gives
+    the modules that `features` runs, where those are not all.
     """
 
     reads: frozenset[str]

@@ -57,12 +57,14 @@ CASES: dict[str, QValueOptions] = {
     "redq": SACOptions(**COMMON, critics=5, target_critics=2, policy_delay=2),
     "tqc": SACOptions(**COMMON, **QUANTILES, critics=3, drop_quantiles=2),
     "ddpg, dropout": DDPGOptions(**COMMON),
+    "td3, three critics, dropout": TD3Options(**COMMON, critics=3),
     "droq": SACOptions(**COMMON, policy_delay=2, actor_judge="mean", target_entropy=9.0),
     "droq of drawn critics, sequences": SACOptions(**COMMON, **SEQUENCES, critics=3),
 }
 DROPOUT = 0.25
 NETWORKS: dict[str, dict[str, Any]] = {
     "ddpg, dropout": {"critic_dropout": DROPOUT},
+    "td3, three critics, dropout": {"critic_dropout": DROPOUT},
     "droq": {"critic_dropout": DROPOUT, "critic_layer_norm": True},
     "droq of drawn critics, sequences": {"critic_dropout": DROPOUT},
 }

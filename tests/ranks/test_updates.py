@@ -135,7 +135,7 @@ def q_value(algo: str, dtype: torch.dtype, **model: Any) -> Tensor:
     part = part_of(whole)
     algorithm, _ = learner(options, part, agent.to(dtype))
     given = iter(draws)
-    algorithm.masks = lambda _: tree_map(lambda x: x[:, :, columns], masks)
+    algorithm.masks = lambda *_, **__: tree_map(lambda x: x[:, :, columns], masks)
 
     def drawn(_: Any) -> Any:
         # Of the whole batch, this rank's items; which critics make targets is no matter of items.
