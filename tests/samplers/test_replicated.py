@@ -26,7 +26,7 @@ from rlpyt.errors import WorkerError
 from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.replicated import ReplicatedSampler
 
-KINDS = ["ppo", "lstm", "normalized", "dqn", "rainbow", "r2d1", "sac", "sac-lstm"]
+KINDS = ["ppo", "lstm", "normalized", "dqn", "rainbow", "r2d1", "sac", "sac-lstm", "sac-discrete"]
 RESTART: Any = {"sampler": "replicated", "workers": 2, "on_worker_failure": "restart"}
 
 
