@@ -35,9 +35,7 @@ class DiscreteReference(Reference):
             p = np.where(self.allowed, np.exp(log_p), 0.0)
             masks = draws["targets"]
             asked = self.asked(draws, targets)
-            z = np.stack(
-                [f(self.x[m, i], self.kept(masks, c, t, i)) for c, f in enumerate(asked)]
-            )
+            z = np.stack([f(self.x[m, i], self.kept(masks, c, t, i)) for c, f in enumerate(asked)])
             wanted = reward + discount * float(p @ (z.min(0) - alpha * log_p))
             taken, sizes = int(self.rows.action[t, i]), []
             for c, critic in enumerate(critics):

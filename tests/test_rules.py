@@ -89,7 +89,11 @@ def test_actors_and_critics_that_cannot_be_are_refused_by_name(algo: Any, named:
         (SACOptions(), {"critic_dropout": 1.0}, "critic_dropout=1.0 must be at least 0 and less"),
         (SACOptions(), {"critic_dropout": -0.1}, "critic_dropout=-0.1 must be at least 0"),
         (SACOptions(adam_beta1=1.0), {}, "adam_beta1=1.0 must be at least 0 and less than 1"),
-        (SACOptions(), {"critic_dropout": 0.1, "critic_sizes": ()}, "critic_dropout=0.1 and critics"),
+        (
+            SACOptions(),
+            {"critic_dropout": 0.1, "critic_sizes": ()},
+            "critic_dropout=0.1 and critics",
+        ),
         (TD3Options(), {"critic_dropout": 0.1, "hidden_sizes": ()}, "--critic-dropout 0"),
         (TD3Options(), {"critic_layer_norm": True, "critic_sizes": ()}, "critic_layer_norm and cr"),
         (SACOptions(), {"batch_norm_warm_up": -1}, "batch_norm_warm_up=-1 must not be negative"),

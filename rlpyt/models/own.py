@@ -41,8 +41,8 @@ def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
             )
         if isinstance(part, BatchNorm) and not joint:
             raise UsageError(
-                f"the network {kind} has {type(part).__name__} ({name}), and nothing would move its "
-                "running statistics, or tell it which rows it is of: that is done for sac, where "
+                f"the network {kind} has {type(part).__name__} ({name}), and nothing would move "
+                "its running statistics, or tell it which rows it is of: that is sac's, where "
                 "critics have joint = True (models/q_value.py); use LayerNorm elsewhere"
             )
 

@@ -77,9 +77,7 @@ def test_a_compiled_update_is_the_eager_one_in_a_graph_for_each_network(
 @pytest.mark.parametrize(
     ("kind", "discrete"), [(DDPGOptions, False), (SACOptions, False), (SACOptions, True)]
 )
-def test_with_a_memory_compiled_is_eager_too(
-    kind: Any, discrete: bool, graphs: list[Any]
-) -> None:
+def test_with_a_memory_compiled_is_eager_too(kind: Any, discrete: bool, graphs: list[Any]) -> None:
     """Memories themselves stay eager, the targets' too, wherever episodes end."""
     options, found = kind(**SEQUENCES), []
     for compile in (False, True):
