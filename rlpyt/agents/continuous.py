@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from rlpyt.agents.action_noise import exploration_noise
 from rlpyt.agents.categorical import CategoricalAgent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_value import QValueAgent, copies
-from rlpyt.algos.options import DDPGOptions, QValueOptions
+from rlpyt.algos.options import DDPGOptions, QValueOptions, SACOptions
 from rlpyt.arrays import tree_leaves
 from rlpyt.distributions.squashed import SquashedGaussian
 from rlpyt.envs.spec import Discrete, EnvSpec
@@ -75,6 +76,9 @@ class SquashedAgent(QValueAgent):
     """Draws actions from a squashed Gaussian; the most it tells of itself is its median."""
 
     def _make_policy(self, options: QValueOptions) -> int:
+        assert isinstance(options, SACOptions)
+        if options.temperature is None:
+            _check_entropy(options, self.normals)
         self.distribution = SquashedGaussian(self.action_shape)
         self.outputs = self.distribution.outputs
         return 0
@@ -122,6 +126,22 @@ class SquashedAgent(QValueAgent):
         distribution = self.distribution
         action, log_prob = distribution.sample_log_prob(distribution.parameters(output), noise)
         return action, log_prob, state
+
+
+def _check_entropy(options: SACOptions, size: int) -> None:
+    """Refuse a target entropy that no policy of `size` numbers between -1 and 1 has."""
+    wanted, most = options.target_entropy, size * log(2)
+    if wanted is not None and wanted >= most:
+        raise UsageError(
+            f"target_entropy={wanted} of {size} numbers between -1 and 1, whose entropy is at most "
+            f"{most:.3f}: the temperature would rise without end; choose less"
+        )
+    if wanted is None and options.entropy_fraction != SACOptions.entropy_fraction:
+        raise UsageError(
+            f"entropy_fraction={options.entropy_fraction} is of one Discrete choice, and actions "
+            f"are {size} numbers; choose --target-entropy, or a preset of continuous actions such "
+            "as --preset default"
+        )
 
 
 def make_agent(

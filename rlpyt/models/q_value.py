@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rlpyt.algos.options import DDPGOptions, QValueOptions
 from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.envs.spec import Discrete, EnvSpec
+from rlpyt.errors import UsageError
 from rlpyt.models.actor import Actor
 from rlpyt.models.critics import Critics, bounded, shares_trunk
 from rlpyt.models.options import ActorQOptions
@@ -95,6 +96,11 @@ def make_networks(
     squashed, space = not isinstance(algo, DDPGOptions), env_spec.action
     outputs = constant = 0
     if squashed and isinstance(space, Discrete):
+        if not options.state_dependent_std:
+            raise UsageError(
+                "state_dependent_std=False and one Discrete choice, whose policy has probabilities "
+                "and no deviation; leave it out"
+            )
         outputs = space.n
     else:
         size = prod(bounded(env_spec).shape)

@@ -52,13 +52,13 @@ CASES: dict[str, QValueOptions] = {
     "sac": SACOptions(**COMMON),
     "sac, fixed temperature": SACOptions(**COMMON, temperature=0.3, n_step=2),
     "sac, sequences": SACOptions(**COMMON, **SEQUENCES, temperature_lr=1e-2, policy_delay=2),
-    "sac, wanted entropy": SACOptions(**COMMON, target_entropy=1.5, initial_temperature=0.1),
+    "sac, wanted entropy": SACOptions(**COMMON, target_entropy=1.3, initial_temperature=0.1),
     "sac, atoms": SACOptions(**COMMON, **ATOMS),
     "redq": SACOptions(**COMMON, critics=5, target_critics=2, policy_delay=2),
     "tqc": SACOptions(**COMMON, **QUANTILES, critics=3, drop_quantiles=2),
     "ddpg, dropout": DDPGOptions(**COMMON),
     "td3, three critics, dropout": TD3Options(**COMMON, critics=3),
-    "droq": SACOptions(**COMMON, policy_delay=2, actor_judge="mean", target_entropy=9.0),
+    "droq": SACOptions(**COMMON, policy_delay=2, actor_judge="mean", target_entropy=-9.0),
     "droq of drawn critics, sequences": SACOptions(**COMMON, **SEQUENCES, critics=3),
 }
 DROPOUT = 0.25
