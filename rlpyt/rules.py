@@ -86,7 +86,6 @@ def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None
         _check_exploration(algo, num_envs)
     if isinstance(algo, QValueOptions):
         _check_critics(algo, model)
-        _check_actor(algo, num_envs, env_steps)
 
 
 def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
@@ -332,16 +331,6 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
         raise UsageError(
             f"initial_temperature={algo.initial_temperature} must be more than 0: its logarithm is "
             "what is learned; --temperature 0 is none at all"
-        )
-
-
-def _check_actor(algo: QValueOptions, num_envs: int, env_steps: int) -> None:
-    updates, begins = algo.updates(num_envs, env_steps), algo.learning_begins(num_envs)
-    if updates < algo.policy_delay:
-        raise UsageError(
-            f"policy_delay={algo.policy_delay}, and the {env_steps} steps of the run, of which the "
-            f"first {begins} fill the replay, make {updates} updates: the actor would learn "
-            "nothing; train longer, or choose a shorter --policy-delay or a higher --replay-ratio"
         )
 
 

@@ -73,11 +73,6 @@ def test_what_cannot_be_is_refused_by_name(options: dict[str, Any], named: str) 
             "drop_quantiles=5 of num_quantiles=5 leaves no quantile",
         ),
         (
-            lambda: TD3Options(policy_delay=50, learning_starts=99_960),
-            "policy_delay=50.*first 99960 fill the replay, make 40 updates: the actor would learn",
-        ),
-        (lambda: SACOptions(replay_ratio=1e-3), "make 0 updates: the actor would learn nothing"),
-        (
             lambda: DDPGOptions(prioritized=True, priority_entry="td"),
             "priority_entry=td is of Q-learning",
         ),
