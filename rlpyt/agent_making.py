@@ -118,6 +118,8 @@ def _check_networks(run: Run, spec: EnvSpec, agent: QValueAgent) -> None:
     z, _ = agent.z(inputs, fed[1], action)
     wanted = (algo.critics, 1, *choices, agent.returns.outputs)
     own.check_shape(agent.critics, z.shape, wanted, what)
+    z, _ = agent.z(inputs, fed[1], action, False, 1)
+    own.check_shape(agent.critics, z.shape, (1, *wanted[1:]), "returns of the first critic alone")
 
 
 @torch.no_grad()

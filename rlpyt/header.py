@@ -124,8 +124,8 @@ def _learning(run: Run, ranks: int) -> list[str]:
     elif isinstance(algo, QValueOptions) and updates < ranks * algo.policy_delay:
         lines.append(
             f"the actor learns nothing: --policy-delay {algo.policy_delay} is more than the "
-            f"{updates // ranks:,} updates of {steps:,} steps; raise --env-steps or --replay-ratio, "
-            "or lower --policy-delay"
+            f"{updates // ranks:,} updates of {steps:,} steps; raise --env-steps or "
+            "--replay-ratio, or lower --policy-delay"
         )
     if algo.learning_starts > held:
         lines.append(

@@ -147,3 +147,19 @@ def test_critics_of_other_choices_than_there_are_are_told_what_is_wanted(
         opened(algo, model, CHOICE)
     actions, numbers = 3, 1
     assert opened(algo, model, CHOICE).agent.critics.shape == (2, 3, 1)  # the control
+
+
+def test_critics_give_those_that_are_chosen() -> None:
+    """Else an actor of one would climb the mean of all."""
+    algo = SACOptions()
+
+    def model(spec: Any, deaf: bool) -> Pair:
+        pair = Pair(spec, algo, batch_norm=False)
+        pair.critics, ours = OwnCritics(3), OwnCritics.forward
+        if deaf:
+            vars(pair.critics)["forward"] = lambda *x: ours(pair.critics, *x[:-1], None)
+        return pair
+
+    opened(algo, lambda spec: model(spec, False), CHOICE)
+    with pytest.raises(UsageError, match="first critic alone of shape .2, 1, 3, 1.*.1, 1, 3, 1."):
+        opened(algo, lambda spec: model(spec, True), CHOICE)
