@@ -309,6 +309,8 @@ def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
         _check_hidden_layers(model)
         if model.batch_norm:
             _check_batch_norm(algo, model)
+        if model.value_network:
+            _check_value_network(algo, model)
     if not isinstance(algo, SACOptions):
         return
     if algo.values == "quantile" and algo.drop_quantiles >= algo.num_quantiles:
@@ -360,3 +362,27 @@ def _check_batch_norm(algo: QValueOptions, model: ActorQOptions) -> None:
             "read as one batch, and a memory reads them as one sequence; choose --memory none, or "
             "--layer-norm"
         )
+
+
+def _check_value_network(algo: QValueOptions, model: ActorQOptions) -> None:
+    if not isinstance(algo, SACOptions):
+        raise UsageError(
+            "value_network is of sac, whose state values count entropy; choose sac, or "
+            "--no-value-network"
+        )
+    others = {
+        f"values={algo.values}": (algo.values != "expected", "--values expected"),
+        f"critic_dropout={model.critic_dropout}": (model.critic_dropout > 0, "--critic-dropout 0"),
+        "batch_norm": (model.batch_norm, "--no-batch-norm"),
+        f"target_critics={algo.target_critics} of critics={algo.critics}": (
+            algo.target_critics < algo.critics,
+            f"--target-critics {algo.critics}",
+        ),
+    }
+    for name, (given, remedy) in others.items():
+        if given:
+            raise UsageError(
+                f"value_network and {name}: it is the older SAC, whose state values are of the "
+                f"least of all critics, and make all targets; choose {remedy}, or "
+                "--no-value-network"
+            )

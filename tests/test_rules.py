@@ -98,6 +98,11 @@ def test_actors_and_critics_that_cannot_be_are_refused_by_name(algo: Any, named:
         (TD3Options(), {"critic_layer_norm": True, "critic_sizes": ()}, "critic_layer_norm and cr"),
         (SACOptions(), {"batch_norm_warm_up": -1}, "batch_norm_warm_up=-1 must not be negative"),
         (TD3Options(), {"batch_norm": True}, "batch_norm is of sac"),
+        (TD3Options(), {"value_network": True}, "value_network is of sac"),
+        (SACOptions(), {"value_network": True, "critic_dropout": 0.1}, "--critic-dropout 0, or"),
+        (SACOptions(), {"value_network": True, "batch_norm": True}, "value_network and batch_norm"),
+        (SACOptions(values="quantile"), {"value_network": True}, "choose --values expected"),
+        (SACOptions(critics=4), {"value_network": True}, "choose --target-critics 4"),
         (
             SACOptions(train_rows=20),
             {"batch_norm": True, "memory": "lstm"},

@@ -51,6 +51,11 @@ class CategoricalAgent(QValueAgent):
                 "batch_norm and one Discrete choice: CrossQ is of actions that joint critics read; "
                 "choose --no-batch-norm, or --layer-norm"
             )
+        if getattr(critics, "values_states", False):
+            raise UsageError(
+                "value_network and one Discrete choice: V is then a mean over its actions, which "
+                "is computed; choose --no-value-network"
+            )
         return None, copies((critics,))[0]
 
     def draws(self, noise: np.ndarray, columns: slice | None = None) -> list[Draw]:

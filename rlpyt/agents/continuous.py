@@ -38,6 +38,11 @@ class DeterministicAgent(QValueAgent):
                 "joint critics (batch_norm) are of sac, which then makes targets without target "
                 "networks; choose sac, or --layer-norm"
             )
+        if getattr(critics, "values_states", False):
+            raise UsageError(
+                "value_network is of sac, whose state values count entropy; choose sac, or "
+                "--no-value-network"
+            )
         return copies((actor, critics))  # together: the copies share the trunk that both share
 
     def _noise(self, normals: np.ndarray) -> np.ndarray:

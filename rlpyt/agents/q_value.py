@@ -261,6 +261,11 @@ class QValueAgent(nn.Module, ABC):
         given = () if masks is None else (masks,)
         return self._run(self.target_critics, inputs, state, action, False, subset, *given)
 
+    def state_value(self, inputs: Inputs, state: Any, target: bool = False) -> Tensor:
+        """V of rows [..., 1], the critics' or the target critics'; inputs and state as `z`'s."""
+        critics = self.target_critics if target else self.critics
+        return self._run(critics.valued, inputs, state)[0]
+
     def _run(self, network: Any, *inputs: Any) -> Any:
         if self.precision == "float32":
             return network(*inputs)

@@ -37,8 +37,9 @@ class CriticsModel(Protocol):
 
     Of one Discrete choice no action is given, and the returns are of all n, [C, ..., n, K]. What
     `models.Critics` takes beyond this goes with what it offers: `masks`, which draws what its
-    dropout drops, and `joint` = True, by which there is no copy of it for targets. `acting()` gives
-    the modules that `features` runs, where those are not all.
+    dropout drops, `joint` = True, by which there is no copy of it for targets, and `values_states`
+    = True, by which targets are made of `valued`. `acting()` gives the modules that `features`
+    runs, where those are not all.
     """
 
     reads: frozenset[str]

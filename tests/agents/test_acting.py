@@ -33,6 +33,7 @@ KEPT_BACK: dict[str, set[str]] = {
     "redq-dropout": CRITICS,
     "crossq": {"model.critics"},
     "sac-discrete": CRITICS,
+    "sac-values": CRITICS,
     "d4pg": CRITICS | TARGETS,
     "sac-lstm": {"model.critics.ensemble", "target_critics"},
     "ddpg-lstm": {"model.critics.ensemble", *TARGETS},

@@ -19,6 +19,7 @@ VARIANTS: dict[str, Any] = {
     "sac, fixed temperature": SACOptions(temperature=0.2),
     "redq, dropout": SACOptions(critics=4, policy_delay=2),
     "crossq": SACOptions(policy_delay=2, n_step=2),
+    "sac, state values": SACOptions(n_step=2),
     "tqc": SACOptions(values="quantile", drop_quantiles=1, **FEW),
     "d4pg": D4PGOptions(**FEW),
     "discrete sac, two steps": SACOptions(n_step=2, max_grad_norm=0.1),
@@ -27,6 +28,7 @@ VARIANTS: dict[str, Any] = {
 NETWORKS: dict[str, dict[str, Any]] = {
     "redq, dropout": {"critic_dropout": 0.2, "critic_layer_norm": True},
     "crossq": {"batch_norm": True, "batch_norm_warm_up": 2},
+    "sac, state values": {"value_network": True},
     "discrete sac, two steps": {"discrete": True},
     "discrete sac, redq, dropout": {"discrete": True, "critic_dropout": 0.2},
 }

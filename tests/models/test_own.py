@@ -53,6 +53,11 @@ def actor_alone(spec: Any, algo: Any) -> Pair:
     return pair
 
 
+def of_states(spec: Any, algo: Any) -> Pair:
+    """Critics with a network of state values."""
+    return Pair(spec, algo, batch_norm=False, value_network=True)
+
+
 class Choices(nn.Module):
     """A network of Q-learning with a batch normalization of ours."""
 
@@ -78,11 +83,11 @@ class Choices(nn.Module):
         (SACOptions(), BOX, actor_alone, r"Actor has BatchNorm \(norms.0\).*use LayerNorm"),
         (SACOptions(), CHOICE, Pair, "batch_norm and one Discrete choice"),
         (DQNOptions(), CHOICE, Choices, r"Choices has BatchNorm \(norm\)"),
+        (TD3Options(), BOX, of_states, "value_network is of sac"),
+        (SACOptions(), CHOICE, of_states, "value_network and one Discrete choice"),
     ],
 )
-def test_batch_normalization_that_would_not_be_one_is_refused(
-    algo: Any, action: Any, make: Any, named: str
-) -> None:
+def test_what_would_do_nothing_is_refused(algo: Any, action: Any, make: Any, named: str) -> None:
     """By the network that was made: the option is not set."""
     with pytest.raises(UsageError, match=named):
         opened(algo, lambda spec: make(spec, algo), action)
