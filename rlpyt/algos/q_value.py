@@ -158,8 +158,9 @@ class QValueLearning(ReplayLearning):
         """What is random in an update, drawn on the CPU: a run is the same on every device."""
         if self.agent.target_critics is None:  # they read both kinds of rows as one batch
             return Draws(critics=self.masks(items, self.options.train_rows))
+        critics = self.masks(items)
         targets = self.masks(items, self._beyond, self.bootstrapping)
-        return Draws(critics=self.masks(items), targets=targets)
+        return Draws(critics=critics, targets=targets)
 
     def critic_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """The loss of the critics, summed over them, a mean over live rows.
