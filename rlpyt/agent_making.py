@@ -82,7 +82,7 @@ def _make_q_value(
     returns = returns_of_critics(algo)
     if model:
         networks = model(spec)
-        own.check(networks, ("actor", "critics"))
+        own.check(networks, ("actor", "critics"), joint=True)  # each is looked over below
         actor, critics = networks.actor, networks.critics
         joint = bool(getattr(critics, "joint", False))
         own.check(actor, ("reads", "initial_state"), joint)

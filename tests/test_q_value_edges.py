@@ -91,9 +91,12 @@ def test_actions_of_any_bounds_and_numbers_lie_in_their_space(algo: str, action:
     parts.close()
 
 
-# (So few rows hold no sequences, which is refused.)
+# Each with some; so few rows hold no sequences, which is refused.
 CELLS = [
-    (x, y) for x in EVERY for y in OPTIONS if x != "sac lstm" or "replay_size" not in OPTIONS[y]
+    (algo, option)
+    for i, option in enumerate(OPTIONS)
+    for algo in (EVERY[(2 * i + k) % len(EVERY)] for k in range(3))
+    if algo != "sac lstm" or "replay_size" not in OPTIONS[option]
 ]
 
 
@@ -101,18 +104,16 @@ CELLS = [
 def test_numbers_at_their_ends_train(algo: str, option: str) -> None:
     given = OPTIONS[option]
     parts = parts_of(lambda: ChanceEnv(space_for(algo), end=0.1), algo, **given)
-    metrics = trained(parts, 150)
+    metrics = trained(parts, 90)
     assert metrics["replay/updates"] > 3 and "loss/actor" in metrics
     if option == "tau 1" and parts.agent.target_critics is not None:
         learning: Any = parts.algorithm
         followed = learning.targets[0]
         assert followed.vector.equal(followed.trained.vector)
-    assert np.isfinite(parts.evaluator.evaluate().mean)
     parts.close()
 
 
-@pytest.mark.parametrize("num_envs", [1, 7])
-@pytest.mark.parametrize("ratio", [0.37, 2.5])
+@pytest.mark.parametrize(("num_envs", "ratio"), [(1, 0.37), (7, 0.37), (7, 1.5)])
 def test_any_number_of_environments_and_part_of_an_update_a_step(
     num_envs: int, ratio: float
 ) -> None:
@@ -126,10 +127,10 @@ def test_any_number_of_environments_and_part_of_an_update_a_step(
         replay_size=500,
         learning_starts=21,
     )
-    metrics = trained(parts, 200)
+    metrics = trained(parts, 150)
     algorithm: Any = parts.algorithm
     assert metrics["replay/updates"] == int(ratio * algorithm.generated + 1e-9)
-    assert 200 - 21 - 3 * num_envs <= algorithm.generated <= metrics["steps"] - 21
+    assert 150 - 21 - 3 * num_envs <= algorithm.generated <= metrics["steps"] - 21
     parts.close()
 
 

@@ -15,6 +15,7 @@ from rlpyt.arrays import tree_leaves
 from rlpyt.envs.make import probe
 from rlpyt.samplers.published import acting_tensors, copy_tensors
 
+ROWS = 20
 VALUE = {"model.critic", "model.value_head"}
 CRITICS = {"model.critics", "target_critics"}
 TARGETS = {"target_actor", "target_critics"}
@@ -43,11 +44,11 @@ KEPT_BACK: dict[str, set[str]] = {
 def answers(agent: Any, spec: Any, seed: int = 0) -> list[np.ndarray]:
     """Actions, what is kept beside them, and states, over rows of chance."""
     generator = np.random.default_rng(seed)
-    window = make_window(spec, agent, 3, 4, None)
+    window = make_window(spec, agent, ROWS, 4, None)
     observation = window.rows.observation
     observation[:] = generator.normal(size=observation.shape)
     agent.set_exploration(10**6)
-    noise = generator.random((3, 4, agent.uniforms + agent.normals), np.float32)
+    noise = generator.random((ROWS, 4, agent.uniforms + agent.normals), np.float32)
     state, found = agent.model.initial_state(4), []
     with torch.inference_mode():
         for t, draw in enumerate(agent.draws(noise)):
