@@ -178,7 +178,11 @@ def test_doubles_are_learned_from_as_they_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("algo", "given", "said"),
     [
-        ("sac", {"target_entropy": 2.0}, "target_entropy=2.0 of 2 numbers .* at most 1.386"),
+        (
+            "sac",
+            {"target_entropy": 2.0},
+            "target_entropy=2.0 of actions .* in 2 dimensions.* at most 1.386",
+        ),
         ("sac", {"entropy_fraction": 0.3}, "entropy_fraction=0.3 is of one Discrete choice"),
         ("discrete sac", {"target_entropy": 1.2}, "target_entropy=1.2 of 3 actions"),
         ("discrete sac", {"model": {"state_dependent_std": False}}, "state_dependent_std=False"),

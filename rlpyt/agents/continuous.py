@@ -138,14 +138,14 @@ def _check_entropy(options: SACOptions, size: int) -> None:
     wanted, most = options.target_entropy, size * log(2)
     if wanted is not None and wanted >= most:
         raise UsageError(
-            f"target_entropy={wanted} of {size} numbers between -1 and 1, whose entropy is at most "
-            f"{most:.3f}: the temperature would rise without end; choose less"
+            f"target_entropy={wanted} of actions between -1 and 1 in {size} dimensions, whose "
+            f"entropy is at most {most:.3f}: the temperature would rise without end; choose less"
         )
     if wanted is None and options.entropy_fraction != SACOptions.entropy_fraction:
         raise UsageError(
             f"entropy_fraction={options.entropy_fraction} is of one Discrete choice, and actions "
-            f"are {size} numbers; choose --target-entropy, or a preset of continuous actions such "
-            "as --preset default"
+            "are numbers here; choose --target-entropy, or a preset of continuous actions such as "
+            "--preset default"
         )
 
 
