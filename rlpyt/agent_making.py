@@ -82,10 +82,11 @@ def _make_q_value(
     returns = returns_of_critics(algo)
     if model:
         networks = model(spec)
-        own.check(networks, ("actor", "critics"))
+        own.check(networks, ("actor", "critics"), joint=True)  # each is looked over below
         actor, critics = networks.actor, networks.critics
-        own.check(actor, ("reads", "initial_state"))
-        own.check(critics, ("reads", "initial_state", "features"))
+        joint = bool(getattr(critics, "joint", False))
+        own.check(actor, ("reads", "initial_state"), joint)
+        own.check(critics, ("reads", "initial_state", "features"), joint)
     else:
         actor, critics = make_networks(spec, returns, algo, options)
     precision: Any = run.loop.precision
@@ -109,10 +110,16 @@ def _check_networks(run: Run, spec: EnvSpec, agent: QValueAgent) -> None:
     inputs, fed = agent.read(window.acting_inputs(0)), agent.states(state)
     output, _ = agent.actor(inputs, fed[0])
     own.check_shape(agent.actor, output.shape, (1, agent.outputs), "numbers [..., outputs]")
-    action = torch.from_numpy(np.asarray(example(spec.action))[None]).to(agent.device)
+    action, choices, what = None, (), "returns [critics, ..., numbers]"
+    if isinstance(spec.action, Discrete):
+        choices, what = (spec.action.n,), "returns [critics, ..., actions, numbers]"
+    else:
+        action = torch.from_numpy(np.asarray(example(spec.action))[None]).to(agent.device)
     z, _ = agent.z(inputs, fed[1], action)
-    wanted = (algo.critics, 1, agent.returns.outputs)
-    own.check_shape(agent.critics, z.shape, wanted, "returns [critics, ..., numbers]")
+    wanted = (algo.critics, 1, *choices, agent.returns.outputs)
+    own.check_shape(agent.critics, z.shape, wanted, what)
+    z, _ = agent.z(inputs, fed[1], action, False, 1)
+    own.check_shape(agent.critics, z.shape, (1, *wanted[1:]), "returns of the first critic alone")
 
 
 @torch.no_grad()

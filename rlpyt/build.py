@@ -38,6 +38,7 @@ from rlpyt.algos.td3 import TD3
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
+from rlpyt.models.batch_norm import Statistics
 from rlpyt.ranks import world
 from rlpyt.remote import Plan, asynchronous_sampler, remote_sampler, replicated_sampler
 from rlpyt.replays.mirrored import MirroredRing
@@ -97,7 +98,7 @@ def build(
     """
     opened = open_agent(run, resolved, model=model, home=home)
     spec, agent, resolved = opened.spec, opened.agent, opened.resolved
-    _check_ranks(run, resolved)
+    _check_ranks(run, resolved, agent)
     memory = Memory() if resolved.sampler != "serial" or run.sampler.asynchronous else None
     replay, window, source = make_storage(run, spec, agent, resolved, memory)
     learner: Any = (WINDOW_LEARNERS | REPLAY_LEARNERS)[run.algo_name]
@@ -125,7 +126,7 @@ def build(
     )
 
 
-def _check_ranks(run: Run, resolved: Resolved) -> None:
+def _check_ranks(run: Run, resolved: Resolved, agent: Agent) -> None:
     """Refuse what several ranks cannot do together."""
     if resolved.ranks == 1:
         return
@@ -146,7 +147,7 @@ def _check_ranks(run: Run, resolved: Resolved) -> None:
             f"sampler=ray with {resolved.ranks} ranks: each would ask the cluster for replicas of "
             "its own; choose another --sampler"
         )
-    if getattr(run.model, "batch_norm", False):
+    if Statistics(agent.model):
         raise UsageError(
             f"batch_norm with {resolved.ranks} ranks: each would normalize by its own rows; choose "
             "--no-batch-norm, or --layer-norm"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlpyt.algos.options import ClippedOptions, ReplayOptions
+from rlpyt.algos.options import ClippedOptions, QValueOptions, ReplayOptions
 from rlpyt.build import Parts
 from rlpyt.folder import RunFolder
 from rlpyt.replays.segments import Segments
@@ -101,7 +101,7 @@ def _windows(run: Run) -> list[str]:
 
 
 def _learning(run: Run, ranks: int) -> list[str]:
-    """Where a run learns nothing from its replay, or not from all that it collects for it."""
+    """Where a run, or its actor, learns nothing from its replay, or not from all that is there."""
     algo, steps, num_envs = run.algo, run.loop.env_steps, run.env.num_envs * ranks
     if not isinstance(algo, ReplayOptions):
         return []
@@ -113,13 +113,19 @@ def _learning(run: Run, ranks: int) -> list[str]:
             f"environment, and {steps:,} steps are {rows:,} for each of {num_envs} (and one for "
             "each episode's end); raise --env-steps, or lower --num-envs or the items' length"
         )
-    elif algo.updates(num_envs, steps) < ranks:
+    elif (updates := algo.updates(num_envs, steps)) < ranks:
         begins = algo.learning_begins(num_envs)
         first = begins + ranks * algo.rows_per_update / algo.replay_ratio
         lines.append(
             f"nothing is learned: rows are counted from step {begins:,} on, by --replay-ratio "
             f"{algo.replay_ratio:g} the first update is due at {first:,.0f}, and the run ends at "
             f"{steps:,}; raise --env-steps, or lower --learning-starts or --batch-size"
+        )
+    elif isinstance(algo, QValueOptions) and updates < ranks * algo.policy_delay:
+        lines.append(
+            f"the actor learns nothing: --policy-delay {algo.policy_delay} is more than the "
+            f"{updates // ranks:,} updates of {steps:,} steps; raise --env-steps or "
+            "--replay-ratio, or lower --policy-delay"
         )
     if algo.learning_starts > held:
         lines.append(

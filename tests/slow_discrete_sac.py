@@ -34,10 +34,8 @@ class DiscreteReference(Reference):
             log_p = self.log_policy(actor, m, i)
             p = np.where(self.allowed, np.exp(log_p), 0.0)
             masks = draws["targets"]
-            z = np.stack(
-                [f(self.x[m, i], self.kept(masks, c, t, i)) for c, f in enumerate(targets)]
-            )
-            z = z if draws["subset"] is None else z[draws["subset"]]
+            asked = self.asked(draws, targets)
+            z = np.stack([f(self.x[m, i], self.kept(masks, c, t, i)) for c, f in enumerate(asked)])
             wanted = reward + discount * float(p @ (z.min(0) - alpha * log_p))
             taken, sizes = int(self.rows.action[t, i]), []
             for c, critic in enumerate(critics):

@@ -125,6 +125,11 @@ class Reference:
         """What the hidden units of critic c are multiplied with in a row."""
         return 1.0 if masks is None else masks[0][c, t - self.o.trained.start, i] / self.stays
 
+    def asked(self, draws: dict[str, Any], targets: list[Perceptron]) -> list[Perceptron]:
+        """The critics that make a target, in the order of their masks."""
+        subset = draws["subset"]
+        return targets if subset is None else [targets[c] for c in subset]
+
     def critics(
         self, nets: dict[str, Weights], draws: dict[str, Any], alpha: float
     ) -> tuple[Weights, np.ndarray]:
@@ -158,11 +163,8 @@ class Reference:
                 action = np.clip(action + np.clip(o.target_noise * noise, -clip, clip), -1, 1)
             read = np.concatenate([state, action])
             masks = draws.get("targets")
-            z = np.stack(
-                [target(read, self.kept(masks, c, t, i)) for c, target in enumerate(targets)]
-            )
-            if draws["subset"] is not None:
-                z = z[draws["subset"]]
+            asked = self.asked(draws, targets)
+            z = np.stack([f(read, self.kept(masks, c, t, i)) for c, f in enumerate(asked)])
             wanted = self.target(z, reward, discount)
             sizes = []
             for c, critic in enumerate(critics):
@@ -254,6 +256,7 @@ class Reference:
                 squashed = Squashed(output, draws["action"][t - o.trained.start, i])
                 entropies.append(-squashed.log_prob)
             action = np.tanh(output) if squashed is None else squashed.u
+            critics = critics[:1] if squashed is None else critics
             read, masks = np.concatenate([self.x[t, i], action]), draws.get("judges")
             found = [critic(read, self.kept(masks, c, t, i)) for c, critic in enumerate(critics)]
             slopes = [

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 from small_q import FEATURES, OneWindow, fill_with_chance, items
+from small_q import spec as choices
 from torch import Tensor
 
-from rlpyt.agents.continuous import DeterministicAgent, SquashedAgent
+from rlpyt.agents.categorical import CategoricalAgent
+from rlpyt.agents.continuous import make_agent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_value import QValueAgent
 from rlpyt.algos.d4pg import D4PG
 from rlpyt.algos.ddpg import DDPG
+from rlpyt.algos.discrete_sac import DiscreteSAC
 from rlpyt.algos.options import (
     D4PGOptions,
     DDPGOptions,
@@ -50,16 +53,24 @@ def spec() -> EnvSpec:
 
 
 def small_agent(
-    options: QValueOptions, *, normalize: bool = False, seed: int = 0, **model: Any
+    options: QValueOptions,
+    *,
+    normalize: bool = False,
+    discrete: bool = False,
+    seed: int = 0,
+    **model: Any,
 ) -> QValueAgent:
-    """An agent whose targets are others than its trained networks."""
+    """An agent whose targets are others than its trained networks.
+
+    Args:
+        discrete: of one Discrete choice.
+    """
     torch.manual_seed(seed)
-    env, meaning = spec(), make_returns(options)
+    env, meaning = choices() if discrete else spec(), make_returns(options)
     small: dict[str, Any] = {"hidden_sizes": (8,), "memory_size": 6, **model}
     actor, critics = make_networks(env, meaning, options, ActorQOptions(**small))
     normalizer = ObservationNormalizer(example(env.observation)) if normalize else None
-    kind = SquashedAgent if isinstance(options, SACOptions) else DeterministicAgent
-    agent = kind(env, actor, critics, meaning, options, normalizer)
+    agent = make_agent(env, (actor, critics), meaning, options, normalizer)
     with torch.no_grad():
         for parameter in agent.parameters():
             if parameter.dim() > 1:
@@ -80,7 +91,7 @@ def chance_window(
     Of an item with one trained row, a transition, that row is live.
     """
     window = Window(
-        example_row(spec()),
+        example_row(choices() if isinstance(agent, CategoricalAgent) else spec()),
         options.item_length - 1,
         columns,
         reads=agent.model.reads,
@@ -109,7 +120,8 @@ def learner(
     """An algorithm, and the replay whose draws are one window over and over."""
     agent = agent or small_agent(options, **given)
     replay: Any = OneWindow(window or chance_window(agent, options), weights)
-    kind = ALGORITHMS[type(options)]
+    discrete = isinstance(agent, CategoricalAgent)
+    kind: Any = DiscreteSAC if discrete else ALGORITHMS[type(options)]
     generator = torch.Generator().manual_seed(0)
     return kind(agent, options, replay, 1000, generator, compile), replay
 

@@ -131,6 +131,11 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
         dataclasses.replace(SMALL_NETWORKS, batch_norm=True, batch_norm_warm_up=100),
         "Pendulum-v1",
     ),
+    "sac-values": (
+        SACOptions(**SMALL_Q_VALUE, n_step=2, temperature=1.0, reward_scale=5.0),
+        dataclasses.replace(SMALL_NETWORKS, value_network=True),
+        "Pendulum-v1",
+    ),
     "sac-discrete": (
         SACOptions(**SMALL_Q_VALUE, n_step=2, prioritized=True),
         SMALL_NETWORKS,

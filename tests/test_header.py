@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium import spaces
 from small_parts import ChanceEnv
 
-from rlpyt.algos.options import A2COptions, DQNOptions, R2D1Options, ReplayOptions
+from rlpyt.algos.options import A2COptions, DQNOptions, R2D1Options, ReplayOptions, TD3Options
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
-from rlpyt.models.options import ActorCriticOptions, QNetworkOptions
+from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 from rlpyt.training import train
 
@@ -28,11 +29,18 @@ def endless() -> ChanceEnv:
     return ChanceEnv(end=0.0)
 
 
+def endless_numbers() -> ChanceEnv:
+    return ChanceEnv(spaces.Box(-1.0, 1.0, (1,)), end=0.0)
+
+
 def run_of(algo: Any, num_envs: int, env_steps: int, runs: Path) -> Run:
     memory = "gru" if isinstance(algo, R2D1Options) else "none"
     replays = isinstance(algo, ReplayOptions)
     model = QNetworkOptions(hidden_sizes=(8,), memory=memory, memory_size=8)
     loop = LoopOptions(env_steps=env_steps, seed=0, runs=str(runs), eval_episodes=0)
+    if isinstance(algo, TD3Options):
+        env = EnvOptions(endless_numbers, num_envs=num_envs)
+        return Run(env, algo, ActorQOptions(hidden_sizes=(8,)), loop)
     env = EnvOptions(endless, num_envs=num_envs)
     return Run(env, algo, model if replays else ActorCriticOptions(), loop)
 
@@ -94,6 +102,20 @@ def test_learning_starts_beyond_what_the_replay_holds_is_said_and_learns_all_the
     updates, shown = trained(run_of(algo, 4, 600, tmp_path), capsys)
     assert updates == algo.updates(4, 600) > 0
     assert ("the replay holds the newest 400 rows" in shown) == said
+
+
+@pytest.mark.parametrize(("delay", "said"), [(32, False), (33, True)])
+def test_an_actor_that_is_never_updated_is_said(
+    delay: int, said: bool, tmp_path: Path, capsys: Any
+) -> None:
+    """32 updates of the critics, one a step from the fiftieth on."""
+    algo = TD3Options(
+        horizon=1, learning_starts=50, batch_size=8, replay_ratio=8.0, policy_delay=delay
+    )
+    run = run_of(algo, 1, 82, tmp_path)
+    updates, shown = trained(run, capsys)
+    assert updates == 32
+    assert ("the actor learns nothing: --policy-delay 33 is more than the 32" in shown) == said
 
 
 def test_algorithms_without_a_replay_are_told_nothing_of_it(tmp_path: Path, capsys: Any) -> None:

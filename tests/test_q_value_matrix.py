@@ -49,6 +49,8 @@ ALGOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sac lstm": ("sac", SEQUENCES, {"memory": "lstm", "encoder_sizes": (7,)}),
     "sac lstm shared": ("sac", SEQUENCES, {"memory": "lstm", "share_trunk": True}),
     "d4pg sequences": ("d4pg", SEQUENCES, {"share_trunk": True}),
+    "discrete sac": ("sac", {"critics": 3, "n_step": 2}, {"critic_dropout": 0.1}),
+    "discrete sac gru": ("sac", SEQUENCES, {"memory": "gru", "layer_norm": True}),
 }
 VALUES: dict[str, dict[str, Any]] = {
     "expected": {"values": "expected"},
@@ -60,6 +62,18 @@ BOUNDS: dict[str, tuple[Any, Any]] = {
     "one-sided": (np.zeros(3), np.array([5.0, 0.4, 1e3])),
     "of any kind": (np.array([-2.0, -2.0]), np.array([1.0, 3.0])),
     "matrix": (np.full((2, 2), -0.4), np.full((2, 2), 0.4)),
+}
+# What the same cells are of one Discrete choice.
+CHOICES = {
+    "unit": spaces.Discrete(2),
+    "one-sided": spaces.Discrete(3, start=5),
+    "of any kind": spaces.Discrete(7, start=-3),
+    "matrix": spaces.Discrete(1),
+}
+CHOICE_VALUES: dict[str, dict[str, Any]] = {
+    "expected": {},
+    "categorical": {"critic_loss": "huber", "temperature": 0.1},
+    "quantile": {"actor_judge": "least", "entropy_fraction": 0.5},
 }
 AXES = (
     tuple(ALGOS),
@@ -113,16 +127,18 @@ def test_every_two_values_of_the_axes_meet():
     met = {pair for cell in CELLS for pair in combinations(enumerate(cell), 2)}
     for (i, one), (j, two) in combinations(enumerate(AXES), 2):
         assert {((i, x), (j, y)) for x in one for y in two} <= met
-    assert len(CELLS) <= 144
+    assert len(CELLS) <= 170
 
 
 @pytest.mark.parametrize("cell", CELLS, ids="-".join)
 def test_every_cell_trains_to_finite_numbers(cell):
     algo, seen, values, draws, bounds, precision, reading = cell
     made: list[SpaceZooEnv] = []
+    discrete = algo.startswith("discrete")
+    space = CHOICES[bounds] if discrete else box(bounds)
 
     def factory() -> SpaceZooEnv:
-        made.append(SpaceZooEnv(SEEN[seen], box(bounds), n=3))
+        made.append(SpaceZooEnv(SEEN[seen], space, n=3))
         return made[-1]
 
     parts = parts_of(
@@ -132,7 +148,7 @@ def test_every_cell_trains_to_finite_numbers(cell):
         precision=precision,
         normalize_observation=reading == "normalized",
         prioritized=draws == "prioritized",
-        **VALUES[values],
+        **(CHOICE_VALUES if discrete else VALUES)[values],
     )
     learning: Any = parts.algorithm
     flats = [
@@ -152,10 +168,12 @@ def test_every_cell_trains_to_finite_numbers(cell):
         steps += int((~window.rows.last[:-1]).sum())
     assert {"loss/q", "loss/gradient_norm", "loss/actor", "loss/actor_gradient_norm"} <= seen_tags
     assert metrics["replay/rows"] == 80 and learning.updates >= 3
-    for old, now in zip(before, flats, strict=True):
-        assert now.vector.isfinite().all() and not now.vector.equal(old)
+    idle = {1} if space == spaces.Discrete(1) else set()  # of one action no policy has a slope
+    for i, (old, now) in enumerate(zip(before, flats, strict=True)):
+        assert now.vector.isfinite().all() and now.vector.equal(old) == (i in idle)
     assert sum(len(env.acted) for env in made) == steps
-    assert (np.abs(window.rows.action) <= 1).all()
+    if not discrete:
+        assert (np.abs(window.rows.action) <= 1).all()
     assert parts.evaluator.evaluate().mean == 3.0
     parts.close()
 
@@ -249,14 +267,20 @@ def rows_of(parts: Parts, windows: int, env_steps: int) -> Any:
     return tree_map(lambda *x: np.concatenate(x), rows[0], *rows[1:])
 
 
-def chance() -> ChanceEnv:
-    return ChanceEnv(spaces.Box(-2.0, 1.0, (2,)))
+def chance_of(algo: str) -> Any:
+    if algo.startswith("discrete"):
+        return lambda: ChanceEnv(spaces.Discrete(9, start=-2))
+    return lambda: ChanceEnv(spaces.Box(-2.0, 1.0, (2,)))
 
 
 @pytest.mark.parametrize("env_steps", [0, 100], ids=["warm-up", "policy"])
-@pytest.mark.parametrize("algo", ["ddpg", "ddpg process", "sac", "ddpg lstm", "sac lstm shared"])
+@pytest.mark.parametrize(
+    "algo",
+    ["ddpg", "ddpg process", "sac", "ddpg lstm", "sac lstm shared", "discrete sac gru"],
+)
 def test_neither_cuts_nor_neighbours_change_what_an_environment_is_answered(algo, env_steps):
     """D1, at fixed weights: 2 windows of 10 rows are 5 of 4, and 4 columns the first of 8."""
+    chance = chance_of(algo)
     four = rows_of(parts_of(chance, algo, num_envs=4, replay_size=400), 5, env_steps)
     for other in (
         rows_of(parts_of(chance, algo, num_envs=4, replay_size=400, horizon=10), 2, env_steps),
@@ -267,7 +291,7 @@ def test_neither_cuts_nor_neighbours_change_what_an_environment_is_answered(algo
     ):
         for x, y in zip(tree_leaves(four), tree_leaves(other), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
-    assert len(np.unique(four.action)) > 50
+    assert len(np.unique(four.action)) > (5 if algo.startswith("discrete") else 50)
 
 
 @pytest.mark.parametrize("algo", list(ALGOS))
@@ -275,7 +299,7 @@ def test_a_run_twice_is_the_same_run(algo):
     """D0: rows, priorities, networks and draws, bit for bit; another seed's are others."""
 
     def after(seed: int) -> list[Any]:
-        parts = parts_of(chance, algo, prioritized=True, seed=seed)
+        parts = parts_of(chance_of(algo), algo, prioritized=True, seed=seed)
         parts.sampler.reset()
         for w in range(10):
             parts.agent.set_exploration(8 * w)

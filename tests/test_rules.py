@@ -89,8 +89,20 @@ def test_actors_and_critics_that_cannot_be_are_refused_by_name(algo: Any, named:
         (SACOptions(), {"critic_dropout": 1.0}, "critic_dropout=1.0 must be at least 0 and less"),
         (SACOptions(), {"critic_dropout": -0.1}, "critic_dropout=-0.1 must be at least 0"),
         (SACOptions(adam_beta1=1.0), {}, "adam_beta1=1.0 must be at least 0 and less than 1"),
+        (
+            SACOptions(),
+            {"critic_dropout": 0.1, "critic_sizes": ()},
+            "critic_dropout=0.1 and critics",
+        ),
+        (TD3Options(), {"critic_dropout": 0.1, "hidden_sizes": ()}, "--critic-dropout 0"),
+        (TD3Options(), {"critic_layer_norm": True, "critic_sizes": ()}, "critic_layer_norm and cr"),
         (SACOptions(), {"batch_norm_warm_up": -1}, "batch_norm_warm_up=-1 must not be negative"),
         (TD3Options(), {"batch_norm": True}, "batch_norm is of sac"),
+        (TD3Options(), {"value_network": True}, "value_network is of sac"),
+        (SACOptions(), {"value_network": True, "critic_dropout": 0.1}, "--critic-dropout 0, or"),
+        (SACOptions(), {"value_network": True, "batch_norm": True}, "value_network and batch_norm"),
+        (SACOptions(values="quantile"), {"value_network": True}, "choose --values expected"),
+        (SACOptions(critics=4), {"value_network": True}, "choose --target-critics 4"),
         (
             SACOptions(train_rows=20),
             {"batch_norm": True, "memory": "lstm"},
@@ -116,6 +128,7 @@ def test_options_of_actors_and_critics_without_effect_are_refused() -> None:
     for kind, given in (
         (SAC, {"temperature": 0.1, "target_entropy": -1.0}),
         (SAC, {"drop_quantiles": 2}),
+        (SAC, {"critics": 1, "actor_judge": "mean"}),
         (SAC, {"values": "quantile", "target_critics": 1}),
         (TD3, {"ou_theta": 0.3}),
         (TD3, {"state_dependent_std": False}),

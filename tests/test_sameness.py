@@ -14,7 +14,7 @@ from rlpyt.cli.train import parse
 from rlpyt.folder import RunFolder
 from rlpyt.samplers.choose import choose
 
-KINDS = ["ppo", "ppo-pixels", "lstm", "dqn", "r2d1", "sac"]
+KINDS = ["ppo", "ppo-pixels", "lstm", "dqn", "r2d1", "sac", "sac-discrete"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -48,8 +48,13 @@ class CategoricalAgent(QValueAgent):
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
         if getattr(critics, "joint", False):
             raise UsageError(
-                "batch_norm and one Discrete choice: CrossQ is of actions that critics read; "
+                "batch_norm and one Discrete choice: CrossQ is of actions that joint critics read; "
                 "choose --no-batch-norm, or --layer-norm"
+            )
+        if getattr(critics, "values_states", False):
+            raise UsageError(
+                "value_network and one Discrete choice: V is then a mean over its actions, which "
+                "is computed; choose --no-value-network"
             )
         return None, copies((critics,))[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any, final
 
 import numpy as np
@@ -11,9 +12,11 @@ from rlpyt.agents.action_noise import exploration_noise
 from rlpyt.agents.categorical import CategoricalAgent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_value import QValueAgent, copies
-from rlpyt.algos.options import DDPGOptions, QValueOptions
+from rlpyt.algos.options import DDPGOptions, QValueOptions, SACOptions
+from rlpyt.arrays import tree_leaves
 from rlpyt.distributions.squashed import SquashedGaussian
 from rlpyt.envs.spec import Discrete, EnvSpec
+from rlpyt.errors import UsageError
 from rlpyt.models.q_value import ActorModel, CriticsModel
 from rlpyt.returns import Returns
 from rlpyt.rows import Inputs
@@ -30,6 +33,16 @@ class DeterministicAgent(QValueAgent):
         return self.normals if self.exploration.remembers else 0
 
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
+        if getattr(critics, "joint", False):
+            raise UsageError(
+                "joint critics (batch_norm) are of sac, which then makes targets without target "
+                "networks; choose sac, or --layer-norm"
+            )
+        if getattr(critics, "values_states", False):
+            raise UsageError(
+                "value_network is of sac, whose state values count entropy; choose sac, or "
+                "--no-value-network"
+            )
         return copies((actor, critics))  # together: the copies share the trunk that both share
 
     def _noise(self, normals: np.ndarray) -> np.ndarray:
@@ -68,13 +81,23 @@ class SquashedAgent(QValueAgent):
     """Draws actions from a squashed Gaussian; the most it tells of itself is its median."""
 
     def _make_policy(self, options: QValueOptions) -> int:
+        assert isinstance(options, SACOptions)
+        if options.temperature is None:
+            _check_entropy(options, self.normals)
         self.distribution = SquashedGaussian(self.action_shape)
         self.outputs = self.distribution.outputs
         return 0
 
     def _targets(self, actor: Any, critics: Any) -> tuple[Any, Any]:
-        joint = getattr(critics, "joint", False)
-        return None, None if joint else copies((critics,))[0]
+        if not getattr(critics, "joint", False):
+            return None, copies((critics,))[0]
+        if tree_leaves(actor.initial_state(1)) or tree_leaves(critics.initial_state(1)):
+            raise UsageError(
+                "joint critics (batch_norm) and a memory: rows and those that they bootstrap from "
+                "are read as one batch, and a memory reads them as one sequence; choose --memory "
+                "none, or --layer-norm"
+            )
+        return None, None
 
     def _noise(self, normals: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(normals)
@@ -108,6 +131,22 @@ class SquashedAgent(QValueAgent):
         distribution = self.distribution
         action, log_prob = distribution.sample_log_prob(distribution.parameters(output), noise)
         return action, log_prob, state
+
+
+def _check_entropy(options: SACOptions, size: int) -> None:
+    """Refuse a target entropy that no policy of `size` numbers between -1 and 1 has."""
+    wanted, most = options.target_entropy, size * log(2)
+    if wanted is not None and wanted >= most:
+        raise UsageError(
+            f"target_entropy={wanted} of actions between -1 and 1 in {size} dimensions, whose "
+            f"entropy is at most {most:.3f}: the temperature would rise without end; choose less"
+        )
+    if wanted is None and options.entropy_fraction != SACOptions.entropy_fraction:
+        raise UsageError(
+            f"entropy_fraction={options.entropy_fraction} is of one Discrete choice, and actions "
+            "are numbers here; choose --target-entropy, or a preset of continuous actions such as "
+            "--preset default"
+        )
 
 
 def make_agent(

@@ -19,9 +19,10 @@ from rlpyt.rows import Inputs
 class Model(Protocol):
     """What the agent asks of its network: `models.ActorCritic`, or a module of the user's.
 
-    It may offer two more. `shares_trunk` = True: acting calls the whole network and keeps values.
+    It may offer three more. `shares_trunk` = True: acting calls the whole network and keeps values.
     `join(acted, learned)`, where `policy` does not carry all of the state on: the state that it
-    returned, completed from the one that the whole network returned for the same rows.
+    returned, completed from the one that the whole network returned for the same rows. `acting()`,
+    where `policy` does not run all of the network: the modules that it runs.
     """
 
     reads: frozenset[str]
@@ -97,6 +98,12 @@ class PolicyGradientAgent(nn.Module):
         # Found without nn.Module.__getattr__, which is 4 % of sampling CartPole; so are 3 % below,
         # where what `read` and `call` would do nothing of is not called.
         self.__dict__["model"] = model
+
+    def acting(self) -> list[nn.Module]:
+        """What answers follow from; see `samplers.published`."""
+        parts = None if self._whole else getattr(self.model, "acting", None)
+        found = [self.model] if parts is None else [*parts()]
+        return found if self.normalizer is None else [*found, self.normalizer]
 
     def example_kept(self) -> Any:
         """What a row keeps beside the action, without leading dimensions."""

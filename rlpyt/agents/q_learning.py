@@ -100,6 +100,10 @@ class QLearningAgent(nn.Module):
         self._schedule, self._own = Epsilon(self.options, num_envs), columns
         self.set_exploration(0)
 
+    def acting(self) -> list[nn.Module]:
+        """What answers follow from: all but the target; see `samplers.published`."""
+        return [self.model] if self.normalizer is None else [self.model, self.normalizer]
+
     def example_kept(self) -> Any:
         """What a row keeps beside the action, without leading dimensions."""
         zero = np.zeros((), np.float32)

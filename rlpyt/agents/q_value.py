@@ -114,6 +114,17 @@ class QValueAgent(nn.Module, ABC):
     ) -> tuple[Tensor, Any]:
         """The action [B, *shape] that follows from the actor's numbers; the process after it."""
 
+    def acting(self) -> list[nn.Module]:
+        """What answers follow from, and states that rows keep; see `samplers.published`.
+
+        The critics act by what the actor shares with them, and by a memory of their own.
+        """
+        found = [self.actor]
+        if self.shares_trunk or self._valued:
+            reading = getattr(self.critics, "acting", None)
+            found += [self.critics] if reading is None else reading()
+        return found if self.normalizer is None else [*found, self.normalizer]
+
     def example_kept(self) -> Any:
         """What a row keeps beside the action: nothing."""
         return ()
@@ -228,7 +239,8 @@ class QValueAgent(nn.Module, ABC):
             action: [..., *shape] of each row.
             frozen: whether gradients reach the action alone: for the loss of the actor.
             count: of so many critics, the first ones; None: of all C.
-            masks: which units stay, where others are dropped (`models.ensemble`); None: all.
+            masks: which units of these critics stay, where others are dropped
+                (`models.ensemble`); None: all.
             counted: [...] bool, rows that batch normalization is of; None: of those before.
 
         Returns:
@@ -248,6 +260,11 @@ class QValueAgent(nn.Module, ABC):
         """The same of the target critics: of all, or of those with the numbers [M] int64."""
         given = () if masks is None else (masks,)
         return self._run(self.target_critics, inputs, state, action, False, subset, *given)
+
+    def state_value(self, inputs: Inputs, state: Any, target: bool = False) -> Tensor:
+        """V of rows [..., 1], the critics' or the target critics'; inputs and state as `z`'s."""
+        critics = self.target_critics if target else self.critics
+        return self._run(critics.valued, inputs, state)[0]
 
     def _run(self, network: Any, *inputs: Any) -> Any:
         if self.precision == "float32":

@@ -12,6 +12,8 @@ from rlpyt.functional import live_mean
 class DeterministicLearning(QValueLearning):
     """Abstract: the policy gradient of mu (Silver et al., 2014), and what its targets are of."""
 
+    judging = 1
+
     def target_action(self, batch: Batch) -> Tensor:
         """mu'(s'), [R, N, *shape]."""
         return self.agent.target_action(batch.following, batch.states.target_actor)[0]
@@ -34,7 +36,7 @@ class DeterministicLearning(QValueLearning):
         """-E[Z_1(s, mu(s))], the mean over live rows: its gradient is the policy's."""
         agent, states = self.agent, batch.states
         action, _ = agent.action(batch.inputs, states.actor)
-        masks = draws.judges
-        z, _ = agent.z(batch.inputs, states.critics, action, frozen=True, count=1, masks=masks)
+        fed, count, masks = states.critics, self.judging, draws.judges
+        z, _ = agent.z(batch.inputs, fed, action, frozen=True, count=count, masks=masks)
         loss = -live_mean(agent.returns.value(z[0]), batch.live)
         return loss, loss.detach().view(1)

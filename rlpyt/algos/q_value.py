@@ -34,7 +34,8 @@ class Draws(NamedArrayTuple):
     following: Any = None  # [R, N, *shape] normals of the actions that are bootstrapped from
     action: Any = None  # [T, N, *shape] normals of the actions that the actor is judged by
     subset: Any = None  # [M] int64 the critics that make targets
-    # Which units of each hidden layer stay, [C, rows, N, width] bool, where others are dropped:
+    # Which units of each hidden layer stay, [C, rows, N, width] bool, where others are dropped, of
+    # as many critics as are asked:
     critics: Any = None  # of the critics that learn
     targets: Any = None  # of those that make targets
     judges: Any = None  # of those by which the actor learns
@@ -54,6 +55,10 @@ class QValueLearning(ReplayLearning):
 
     names = ("loss/gradient_norm", "loss/q", "loss/q_taken", "loss/error")
     actor_names: tuple[str, ...] = ("loss/actor_gradient_norm", "loss/actor")
+    judging: int | None = None
+    """Critics that the actor's loss asks, the first ones; None: all."""
+    bootstrapping: int | None = None
+    """Critics that a target asks; None: all."""
 
     def __init__(
         self,
@@ -121,7 +126,8 @@ class QValueLearning(ReplayLearning):
         metrics = self.learner.step(self._critic_loss, rate, given, draws, live=live)
         self.statistics[0].follow()
         if self.updates % options.policy_delay == 0:
-            judges = to_device(self.masks(items), self.agent.device)
+            masks = self.masks(items, critics=self.judging)
+            judges = to_device(masks, self.agent.device)
             self.learn_actor(given, draws.replace(judges=judges), env_steps, live)
         if self.updates % options.target_update_updates == 0:
             for target in self.targets:
@@ -152,7 +158,9 @@ class QValueLearning(ReplayLearning):
         """What is random in an update, drawn on the CPU: a run is the same on every device."""
         if self.agent.target_critics is None:  # they read both kinds of rows as one batch
             return Draws(critics=self.masks(items, self.options.train_rows))
-        return Draws(critics=self.masks(items), targets=self.masks(items, self._beyond))
+        critics = self.masks(items)
+        targets = self.masks(items, self._beyond, self.bootstrapping)
+        return Draws(critics=critics, targets=targets)
 
     def critic_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """The loss of the critics, summed over them, a mean over live rows.
@@ -233,12 +241,16 @@ class QValueLearning(ReplayLearning):
         """Rows that are bootstrapped from, beyond as many as are trained."""
         return self.options.n_step if self._remembers else 0
 
-    def masks(self, items: Items, beyond: int = 0) -> Any:
-        """Which units of the critics stay in each trained row and so many more; None: all do."""
+    def masks(self, items: Items, beyond: int = 0, critics: int | None = None) -> Any:
+        """Which units of critics stay in each trained row and so many more; None: all do.
+
+        Args:
+            critics: how many are asked; None: all that there are.
+        """
         if self._masks is None:
             return None
         rows = self.options.train_rows + beyond, items.action.shape[1]
-        return self._masks(self.options.critics, rows, self.generator)
+        return self._masks(critics or self.options.critics, rows, self.generator)
 
     def _critic_loss(self, given: Any, draws: Draws) -> tuple[Tensor, Tensor]:
         return self.critic_loss(self._batch(given), draws)

@@ -2,7 +2,8 @@
 
 Options make of it ensembles of critics (REDQ, Chen et al., 2021, algorithm 1), truncated mixtures
 of quantile critics (TQC, Kuznetsov et al., 2020, algorithm 1), critics with dropout (DroQ, Hiraoka
-et al., 2022, algorithm 2) and without target networks (CrossQ, Bhatt et al., 2024).
+et al., 2022, algorithm 2), without target networks (CrossQ, Bhatt et al., 2024) and with a network
+of state values (the older SAC, Haarnoja et al., 2018a).
 """
 
 from __future__ import annotations
@@ -41,13 +42,18 @@ class SAC(SoftLearning):
         wanted = options.target_entropy  # unset: as in appendix D
         self.target_entropy = -float(prod(agent.action_shape)) if wanted is None else wanted
         self._joint = agent.target_critics is None
+        self._values_states = bool(getattr(agent.critics, "values_states", False))
 
     def draw(self, items: Items) -> Draws:
-        normals = {"following": self.following_normals(items), "action": self.normals(items)}
-        return super().draw(items).replace(**normals)
+        following = None if self._values_states else self.following_normals(items)
+        return super().draw(items).replace(following=following, action=self.normals(items))
 
-    def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
-        """min_i Q_i'(s', a') with a' from the policy, and -alpha log pi(a'|s') (eq. 3 and 5)."""
+    def following(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor | None]:
+        """min_i Q_i'(s', a') with a' from the policy, and -alpha log pi(a'|s') (eq. 3 and 5); of a
+        network of state values V'(s') (2018a, eq. 8)."""
+        if self._values_states:
+            fed = batch.states.target_critics
+            return self.agent.state_value(batch.following, fed, target=True), None
         action, bonus = self.following_action(batch, draws)
         fed, subset, masks = batch.states.target_critics, draws.subset, draws.targets
         z, _ = self.agent.target_z(batch.following, fed, action, subset, masks)
@@ -81,6 +87,22 @@ class SAC(SoftLearning):
         if draws.subset is not None:
             following = following.index_select(0, draws.subset)
         return z, self.bootstrapped(batch, self.reduced(following), bonus)
+
+    def critic_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        """As `QValueLearning.critic_loss`, with that of state values where they are learned."""
+        loss, metrics = super().critic_loss(batch, draws)
+        return (loss + self.value_loss(batch, draws) if self._values_states else loss), metrics
+
+    def value_loss(self, batch: Batch, draws: Draws) -> Tensor:
+        """(V(s) - min_i Q_i(s, a) + alpha log pi(a|s))² / 2, a from the policy (2018a, eq. 5)."""
+        agent, states = self.agent, batch.states
+        with torch.no_grad():
+            action, log_prob, _ = agent.sample(batch.inputs, states.actor, draws.action)
+            z, _ = agent.z(batch.inputs, states.critics, action)
+            wanted = z.squeeze(-1).amin(0) - self.temperature() * log_prob  # [T, N]
+        error = agent.state_value(batch.inputs, states.critics).squeeze(-1) - wanted
+        losses = 0.5 * error.square()
+        return live_mean(losses if batch.weight is None else batch.weight * losses, batch.live)
 
     def actor_loss(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """alpha log pi(a|s) - min_i Q_i(s, a) with a from the policy, through whose noise the

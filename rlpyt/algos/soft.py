@@ -42,6 +42,7 @@ class SoftLearning(QValueLearning):
         # the mean of all.
         self._pools = options.values == "quantile"
         self._subset = not self._pools and options.target_critics < options.critics
+        self.bootstrapping = options.target_critics if self._subset else None
         judge = "mean" if self._pools or self._subset else "least"
         self._judge = judge if options.actor_judge is None else options.actor_judge
 

@@ -79,6 +79,10 @@ class ActorCritic(nn.Module):
             state = (actor_state, state[1])
         return self.policy_head.forward(features), state
 
+    def acting(self) -> tuple[nn.Module, ...]:
+        """The modules that `policy` runs."""
+        return self.actor, self.policy_head
+
     def forward(self, inputs: Inputs, state: Any) -> tuple[Any, Tensor, Any]:
         """What learning needs: policy and value.
 

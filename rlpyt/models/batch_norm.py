@@ -90,10 +90,13 @@ class BatchNorm(Parallel):
 
 
 class Statistics:
-    """The running statistics of all normalizations of a network; () of a network without any."""
+    """The running statistics of all normalizations of a network; False of one without any."""
 
     def __init__(self, network: nn.Module) -> None:
         self._norms = [part for part in network.modules() if isinstance(part, BatchNorm)]
+
+    def __bool__(self) -> bool:
+        return bool(self._norms)
 
     @torch.no_grad()
     def follow(self) -> None:

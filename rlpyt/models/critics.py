@@ -28,7 +28,8 @@ class Critics(nn.Module):
 
     Critics have a trunk (encoder and memory) in common and hidden layers of their own, which read
     its features and the action. A vector is its own features. Of one Discrete choice they read the
-    features alone, and give the returns of all n actions.
+    features alone, and give the returns of all n actions. With `value_network` there is a V, which
+    reads the features alone, too.
 
     Args:
         env_spec: observations, actions, frame stack.
@@ -58,7 +59,9 @@ class Critics(nn.Module):
         sizes = options.hidden_sizes if options.critic_sizes is None else options.critic_sizes
         widths = (self.trunk.features + self.size, *sizes, outputs)
         self.ensemble = Ensemble(count, widths, options)
-        self.joint = options.batch_norm
+        self.joint, self.values_states = options.batch_norm, options.value_network
+        alone = (self.trunk.features, *sizes, 1)
+        self.value: Any = Ensemble(1, alone, options) if options.value_network else None
         self.reads = self.trunk.reads
         plain_attributes(self)
 
@@ -91,7 +94,7 @@ class Critics(nn.Module):
                 Discrete choice.
             frozen: whether gradients reach the action alone, and no weights.
             chosen: of which critics.
-            masks: of `Ensemble.masks` for these rows; None drops nothing.
+            masks: of `Ensemble.masks` for these rows and the chosen critics; None drops nothing.
             counted: [...] bool, rows that batch normalization is of; None: of those before.
         """
         if frozen:
@@ -104,6 +107,15 @@ class Critics(nn.Module):
     def features(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
         """What the critics read of rows beside the action, [..., F], and the next state."""
         return self.trunk.forward(inputs, state)
+
+    def valued(self, inputs: Inputs, state: Any) -> tuple[Tensor, Any]:
+        """V of rows, [..., 1], and the state of the row after the last."""
+        features, state = self.trunk.forward(inputs, state)
+        return self.value.forward(features.flatten(0, -2)).view(*features.shape[:-1], 1), state
+
+    def acting(self) -> tuple[nn.Module, ...]:
+        """The modules that `features` runs."""
+        return (self.trunk,)
 
     def masks(self, count: int, rows: tuple[int, ...], generator: torch.Generator) -> Masks | None:
         """Draw which units stay; see `Ensemble.masks`."""

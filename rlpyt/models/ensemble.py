@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlpyt.models.batch_norm import BatchNorm
 from rlpyt.models.layers import ACTIVATIONS, initialized
 from rlpyt.models.options import ActorQOptions
-from rlpyt.models.parallel import Chosen, Stacked, StackedNorm, pick
+from rlpyt.models.parallel import Chosen, Stacked, StackedNorm
 
 Masks = tuple[Tensor, ...]
 """Of each hidden layer [C, N, width] bool: units that stay, where the others are dropped."""
@@ -76,7 +76,7 @@ class Ensemble(nn.Module):
             frozen: whether gradients reach x alone, and no weights.
             chosen: of which perceptrons.
             before: [N, some of the inputs], those before x; no gradient reaches them.
-            masks: of `masks`, for all perceptrons; None drops nothing.
+            masks: of `masks`, for as many perceptrons as are chosen; None drops nothing.
             counted: [N] bool, rows that batch normalization is of (`BatchNorm.forward`).
         """
         count = _count(chosen, self.count)
@@ -85,7 +85,8 @@ class Ensemble(nn.Module):
         x = x.expand(count, *x.shape)
         for k, layer in enumerate(self.layers):
             if k:
-                x = self._hidden(k - 1, x, frozen, chosen, masks)
+                mask = None if masks is None else masks[k - 1]
+                x = self._hidden(k - 1, x, frozen, chosen, mask)
             if self.batch_norms is not None:
                 x = self.batch_norms[k].forward(x, frozen, chosen, counted)
             known = None if k or before is None else before.expand(count, *before.shape)
@@ -93,11 +94,11 @@ class Ensemble(nn.Module):
         return x
 
     def _hidden(
-        self, k: int, x: Tensor, frozen: bool, chosen: Chosen, masks: Masks | None
+        self, k: int, x: Tensor, frozen: bool, chosen: Chosen, mask: Tensor | None
     ) -> Tensor:
         """What follows the linear part of hidden layer k."""
-        if masks is not None:
-            x = x * (pick(masks[k], chosen) * (1 / (1 - self.dropped / 2**16)))
+        if mask is not None:
+            x = x * (mask * (1 / (1 - self.dropped / 2**16)))
         if self.norms is not None:
             x = self.norms[k].forward(x, frozen, chosen)
         return self.activation(x)

@@ -118,6 +118,10 @@ class ActorQOptions(ModelOptions):
     """SAC's actor and critics with batch renormalization, and no target networks: critics read rows
     and those that they bootstrap from as one batch (CrossQ, Bhatt et al., 2024)."""
 
+    value_network: bool = False
+    """SAC's critics come with a network of state values V(s), whose target makes their targets (the
+    older SAC, Haarnoja et al., 2018a)."""
+
     batch_norm_warm_up: int = 100_000
     """Updates in which it is plain batch normalization, until its running statistics are good."""
 

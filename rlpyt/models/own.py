@@ -10,13 +10,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from rlpyt.errors import UsageError
+from rlpyt.models.batch_norm import BatchNorm
 
 
-def check(network: Any, needed: Sequence[str]) -> None:
+def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
     """Refuse a network that an agent cannot use.
 
     Args:
         needed: names that it must have.
+        joint: whether critics read rows and those that they bootstrap from as one batch, and are
+            there told which rows their normalization is of.
     """
     kind = type(network).__name__
     if not isinstance(network, nn.Module):
@@ -35,6 +38,12 @@ def check(network: Any, needed: Sequence[str]) -> None:
                 f"the network {kind} has {type(part).__name__} ({name}), which answers otherwise "
                 "while training than while playing; here acting, learning and evaluating are one "
                 "function of the weights: use LayerNorm or GroupNorm, and no dropout"
+            )
+        if isinstance(part, BatchNorm) and not joint:
+            raise UsageError(
+                f"the network {kind} has {type(part).__name__} ({name}), and nothing would move "
+                "its running statistics, or tell it which rows it is of: that is sac's, where "
+                "critics have joint = True (models/q_value.py); use LayerNorm elsewhere"
             )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rlpyt.algos.options import DDPGOptions, QValueOptions
 from rlpyt.arrays import NamedArrayTuple, tree_leaves
 from rlpyt.envs.spec import Discrete, EnvSpec
+from rlpyt.errors import UsageError
 from rlpyt.models.actor import Actor
 from rlpyt.models.critics import Critics, bounded, shares_trunk
 from rlpyt.models.options import ActorQOptions
@@ -36,7 +37,9 @@ class CriticsModel(Protocol):
 
     Of one Discrete choice no action is given, and the returns are of all n, [C, ..., n, K]. What
     `models.Critics` takes beyond this goes with what it offers: `masks`, which draws what its
-    dropout drops, and `joint` = True, by which there is no copy of it for targets.
+    dropout drops, `joint` = True, by which there is no copy of it for targets, and `values_states`
+    = True, by which targets are made of `valued`. `acting()` gives the modules that `features`
+    runs, where those are not all.
     """
 
     reads: frozenset[str]
@@ -94,6 +97,11 @@ def make_networks(
     squashed, space = not isinstance(algo, DDPGOptions), env_spec.action
     outputs = constant = 0
     if squashed and isinstance(space, Discrete):
+        if not options.state_dependent_std:
+            raise UsageError(
+                "state_dependent_std=False and one Discrete choice, whose policy has probabilities "
+                "and no deviation; leave it out"
+            )
         outputs = space.n
     else:
         size = prod(bounded(env_spec).shape)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlpyt.errors import UsageError
 from rlpyt.presets import a2c, appo, d4pg, ddpg, dqn, files, impala, ppo, r2d1, sac, td3
-from rlpyt.presets.families import family
+from rlpyt.presets.families import discrete, family
 from rlpyt.run import ALGORITHMS, Run
 from rlpyt.suggest import did_you_mean
 
@@ -30,6 +30,10 @@ _NAMED = (  # chosen by name alone
     *("rainbow", "atari-dqn", "ernbw", "minatar-rainbow", "minatar-iqn"),
 )
 _BENCHMARKS = ("spinning-up", "tianshou")
+_SAC = (
+    *(*_Q_VALUE, *_DISCRETE, *_BENCHMARKS, "redq", "tqc", "droq", "crossq"),
+    *("discrete-mountain-car", "discrete-lunar-lander", "discrete-memory"),
+)
 _MODULES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "ppo": (ppo, _POLICY_GRADIENT),
     "a2c": (a2c, _POLICY_GRADIENT),
@@ -39,7 +43,7 @@ _MODULES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "r2d1": (r2d1, _Q_LEARNING),
     "ddpg": (ddpg, (*_Q_VALUE, *_BENCHMARKS)),
     "td3": (td3, (*_Q_VALUE, *_BENCHMARKS)),
-    "sac": (sac, (*_Q_VALUE, *_BENCHMARKS, "redq", "tqc", "droq", "crossq", "classic", "atari")),
+    "sac": (sac, _SAC),
     "d4pg": (d4pg, (*_Q_VALUE, "control-suite")),
 }
 _REFUSED = {  # families whose actions an algorithm cannot give
@@ -106,4 +110,6 @@ def _by_family(algo: str, env: Any) -> str:
             f"{' or '.join(others)}, or, where a wrapper makes them {needs}, a preset by name such "
             "as --preset default"
         )
+    if discrete(env) and f"{algo}/discrete-{kind}" in PRESETS:
+        return f"discrete-{kind}"
     return kind if f"{algo}/{kind}" in PRESETS else "default"

@@ -20,8 +20,20 @@ _FAMILIES = {
     r"|Inverted(Double)?Pendulum)-|dm_control/",
 }
 
+# Of families with tasks of either kind, those whose actions are one Discrete choice.
+_DISCRETE = re.compile(r"LunarLander-|MountainCar-|rlpyt/(?!Pendulum)")
+
 
 def family(env: Any) -> str:
     """The family of an environment's id; "default" for any other, and for a factory."""
-    name = env.rpartition(":")[2] if isinstance(env, str) else ""
+    name = _name(env)
     return next((f for f, pattern in _FAMILIES.items() if re.match(pattern, name)), "default")
+
+
+def discrete(env: Any) -> bool:
+    """Whether an environment of a family of either kind has one Discrete choice, by its id."""
+    return bool(_DISCRETE.match(_name(env)))
+
+
+def _name(env: Any) -> str:
+    return env.rpartition(":")[2] if isinstance(env, str) else ""

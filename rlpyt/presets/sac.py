@@ -1,4 +1,6 @@
-"""SAC's presets. Every number has its source; "ours" is one that we chose or measured.
+"""SAC's presets of continuous actions; those of one Discrete choice are in `sac_discrete.py`.
+
+Every number has its source; "ours" is one that we chose or measured.
 
 How published numbers are written here: see `ddpg.py`. The zoo is RL Baselines3 Zoo's
 `hyperparams/sac.yml`. What a preset does not name is the default of `SACOptions`, which are the
@@ -14,6 +16,13 @@ from typing import Any
 from rlpyt.algos.options import SACOptions
 from rlpyt.envs.options import EnvOptions
 from rlpyt.models.options import ActorQOptions
+from rlpyt.presets.sac_discrete import acrobot as acrobot
+from rlpyt.presets.sac_discrete import atari as atari
+from rlpyt.presets.sac_discrete import classic as classic
+from rlpyt.presets.sac_discrete import discrete_lunar_lander as discrete_lunar_lander
+from rlpyt.presets.sac_discrete import discrete_memory as discrete_memory
+from rlpyt.presets.sac_discrete import discrete_mountain_car as discrete_mountain_car
+from rlpyt.presets.sac_discrete import minatar as minatar
 from rlpyt.run import LoopOptions, Run
 
 
@@ -40,32 +49,6 @@ def pendulum(env: Any) -> Run:
         model=ActorQOptions(hidden_sizes=(64, 64)),
         loop=LoopOptions(env_steps=20_000),
         preset="sac/pendulum",
-    )
-
-
-def classic(env: Any) -> Run:
-    """CartPole: one Discrete choice, little entropy."""
-    return Run(
-        env=EnvOptions(env, num_envs=8),
-        # Ours. With the paper's 0.98 of the greatest entropy two actions are all but equally
-        # likely, whatever their values. A temperature that begins at 1 makes values of entropy, up
-        # to log(2) / (1 - gamma) = 69 of them, which then have to be unlearned.
-        algo=SACOptions(
-            horizon=8,
-            gamma=0.99,
-            lr=3e-4,
-            batch_size=64,
-            replay_size=100_000,
-            replay_ratio=32.0,
-            learning_starts=1000,
-            n_step=5,
-            target_tau=0.01,
-            initial_temperature=0.1,
-            entropy_fraction=0.1,
-        ),
-        model=ActorQOptions(hidden_sizes=(256, 256)),
-        loop=LoopOptions(env_steps=50_000),
-        preset="sac/classic",
     )
 
 
@@ -260,32 +243,6 @@ def crossq(env: Any) -> Run:
         model=ActorQOptions(hidden_sizes=(256, 256), critic_sizes=(2048, 2048), batch_norm=True),
         loop=LoopOptions(env_steps=1_000_000),
         preset="sac/crossq",
-    )
-
-
-def atari(env: Any) -> Run:
-    """Atari: after Christodoulou (2019), from others' notes: see the sources of each number."""
-    return Run(
-        env=EnvOptions(env, num_envs=1, protocol="mnih2015", frame_stack=4),
-        # Table 2: batches of 64, one update every 4 steps, 20k random steps, 0.98 of the greatest
-        # entropy, a target network that is copied every 8000 (steps, as we read it). Quoted from
-        # memory and from others' notes, for want of the paper.
-        algo=SACOptions(
-            horizon=4,
-            gamma=0.99,
-            lr=3e-4,
-            batch_size=64,
-            replay_size=1_000_000,
-            replay_ratio=16.0,
-            learning_starts=20_000,
-            target_update_updates=2000,
-            target_tau=1.0,
-            reward_clip="sign",
-        ),
-        # The encoder ends in 512 units. Actor and critics have one each; both critics share theirs.
-        model=ActorQOptions(encoder="nature", hidden_sizes=(), share_trunk=False),
-        loop=LoopOptions(env_steps=100_000),
-        preset="sac/atari",
     )
 
 

@@ -39,12 +39,14 @@ class Shares(Protocol):
 
 
 class Acting(Protocol):
-    """The parts of an agent that answer rows; targets and optimizers are the learner's own."""
+    """An agent, as those see it who answer rows with its weights in another process."""
 
-    @property
-    def model(self) -> nn.Module: ...
-    @property
-    def normalizer(self) -> nn.Module | None: ...
+    def acting(self) -> Sequence[nn.Module]:
+        """The networks, and the normalizer, from which answers to rows follow, and what rows keep.
+
+        Targets, optimizers, and critics that nobody asks while acting are the learner's own.
+        """
+        ...
 
 
 @final
@@ -139,10 +141,9 @@ class Published:
 def acting_tensors(agent: Acting) -> list[Tensor]:
     """Weights and statistics as they lie now: parameters may have moved into a flat vector."""
     found: list[Tensor] = []
-    for module in (agent.model, agent.normalizer):
-        if module is not None:
-            found += [x.detach() for x in module.parameters()]
-            found += list(module.buffers())
+    for module in agent.acting():
+        found += [x.detach() for x in module.parameters()]
+        found += list(module.buffers())
     return found
 
 

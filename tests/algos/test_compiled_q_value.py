@@ -19,12 +19,18 @@ VARIANTS: dict[str, Any] = {
     "sac, fixed temperature": SACOptions(temperature=0.2),
     "redq, dropout": SACOptions(critics=4, policy_delay=2),
     "crossq": SACOptions(policy_delay=2, n_step=2),
+    "sac, state values": SACOptions(n_step=2),
     "tqc": SACOptions(values="quantile", drop_quantiles=1, **FEW),
     "d4pg": D4PGOptions(**FEW),
+    "discrete sac, two steps": SACOptions(n_step=2, max_grad_norm=0.1),
+    "discrete sac, redq, dropout": SACOptions(critics=4, policy_delay=2),
 }
 NETWORKS: dict[str, dict[str, Any]] = {
     "redq, dropout": {"critic_dropout": 0.2, "critic_layer_norm": True},
     "crossq": {"batch_norm": True, "batch_norm_warm_up": 2},
+    "sac, state values": {"value_network": True},
+    "discrete sac, two steps": {"discrete": True},
+    "discrete sac, redq, dropout": {"discrete": True, "critic_dropout": 0.2},
 }
 
 
@@ -70,12 +76,14 @@ def test_a_compiled_update_is_the_eager_one_in_a_graph_for_each_network(
 
 # Dynamo looks at what goes on behind a memory, which is no leaf, and warns of its own looking.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.parametrize("kind", [DDPGOptions, SACOptions])
-def test_with_a_memory_compiled_is_eager_too(kind: Any, graphs: list[Any]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "discrete"), [(DDPGOptions, False), (SACOptions, False), (SACOptions, True)]
+)
+def test_with_a_memory_compiled_is_eager_too(kind: Any, discrete: bool, graphs: list[Any]) -> None:
     """Memories themselves stay eager, the targets' too, wherever episodes end."""
     options, found = kind(**SEQUENCES), []
     for compile in (False, True):
-        agent = small_agent(options, memory="lstm")
+        agent = small_agent(options, discrete=discrete, memory="lstm")
         windows = [chance_window(agent, options, seed=seed, end=0.2) for seed in range(4)]
         algorithm, _ = learner(options, windows[0], agent, compile=compile)
         metrics, traced = [], []

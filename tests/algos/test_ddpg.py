@@ -97,6 +97,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ddpg, rewards scaled": ("ddpg", {"reward_scale": 2.0}),
     "td3": ("td3", {}),
     "sac": ("sac", {"temperature": 0.0}),
+    "sac, state values": ("sac", {"temperature": 0.0}),
     "redq": ("sac", {"temperature": 0.0, "critics": 4}),
     "tqc": ("sac", {"temperature": 0.0, "values": "quantile", "drop_quantiles": 1}),
     "d4pg": ("d4pg", {"v_min": 0.0, "v_max": 2.0, "n_step": 2}),
@@ -109,7 +110,8 @@ def test_every_variant_finds_the_values_of_a_chain(name: str) -> None:
     """8.4: of critics that are tables of places."""
     kind, given = VARIANTS[name]
     given = {"lr": 0.02, "target_tau": 0.2, "horizon": 8, **given}
-    parts = trained(kind, Line, ActorQOptions(hidden_sizes=()), 1600, **given)
+    model = ActorQOptions(hidden_sizes=(), value_network=name == "sac, state values")
+    parts = trained(kind, Line, model, 1600, **given)
     agent: Any = parts.agent
     with torch.no_grad():
         z, _ = agent.z(Inputs(torch.eye(Line.PLACES)), (), torch.zeros(Line.PLACES, 1))
@@ -118,12 +120,14 @@ def test_every_variant_finds_the_values_of_a_chain(name: str) -> None:
     parts.close()
 
 
-@pytest.mark.parametrize("kind", ["ddpg", "td3", "sac", "d4pg"])
-def test_every_algorithm_finds_the_best_action_in_bounds_of_any_kind(kind: str) -> None:
+@pytest.mark.parametrize("name", ["ddpg", "td3", "sac", "sac, state values", "d4pg"])
+def test_every_algorithm_finds_the_best_action_in_bounds_of_any_kind(name: str) -> None:
+    kind = name.partition(",")[0]
     given = {"d4pg": {"v_min": -5.0, "v_max": 0.0}, "sac": {"temperature": 0.01}}.get(kind, {})
     given = {"target_tau": 0.05, "exploration_std": 0.3, **given}
     given = {k: x for k, x in given.items() if k in ALGORITHMS[kind].__dataclass_fields__}
-    parts = trained(kind, Aim, ActorQOptions(hidden_sizes=(32, 32)), 3000, **given)
+    model = ActorQOptions(hidden_sizes=(32, 32), value_network="values" in name)
+    parts = trained(kind, Aim, model, 3000, **given)
     goals = torch.rand(64, 2) * 2 - 1
     with torch.no_grad():
         action, _, _ = parts.agent.evaluation(False).act(Inputs(goals), (), None)

@@ -52,17 +52,19 @@ CASES: dict[str, QValueOptions] = {
     "sac": SACOptions(**COMMON),
     "sac, fixed temperature": SACOptions(**COMMON, temperature=0.3, n_step=2),
     "sac, sequences": SACOptions(**COMMON, **SEQUENCES, temperature_lr=1e-2, policy_delay=2),
-    "sac, wanted entropy": SACOptions(**COMMON, target_entropy=1.5, initial_temperature=0.1),
+    "sac, wanted entropy": SACOptions(**COMMON, target_entropy=1.3, initial_temperature=0.1),
     "sac, atoms": SACOptions(**COMMON, **ATOMS),
     "redq": SACOptions(**COMMON, critics=5, target_critics=2, policy_delay=2),
     "tqc": SACOptions(**COMMON, **QUANTILES, critics=3, drop_quantiles=2),
     "ddpg, dropout": DDPGOptions(**COMMON),
-    "droq": SACOptions(**COMMON, policy_delay=2, actor_judge="mean", target_entropy=9.0),
+    "td3, three critics, dropout": TD3Options(**COMMON, critics=3),
+    "droq": SACOptions(**COMMON, policy_delay=2, actor_judge="mean", target_entropy=-9.0),
     "droq of drawn critics, sequences": SACOptions(**COMMON, **SEQUENCES, critics=3),
 }
 DROPOUT = 0.25
 NETWORKS: dict[str, dict[str, Any]] = {
     "ddpg, dropout": {"critic_dropout": DROPOUT},
+    "td3, three critics, dropout": {"critic_dropout": DROPOUT},
     "droq": {"critic_dropout": DROPOUT, "critic_layer_norm": True},
     "droq of drawn critics, sequences": {"critic_dropout": DROPOUT},
 }

@@ -292,3 +292,26 @@ def test_a_weight_that_is_not_finite_is_named_before_it_acts(where: str) -> None
         next(getattr(algorithm.agent, where).parameters())[(0, 0)] = np.nan
     with pytest.raises(FloatingPointError, match=rf"the parameter {where}\.\S+ is not finite"):
         algorithm.assert_finite()
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (DDPGOptions(critics=3), [3, 3, 1]),
+        (TD3Options(policy_delay=1), [2, 2, 1]),
+        (SACOptions(), [2, 2, 2]),
+        (SACOptions(critics=4), [4, 2, 4]),
+        (SACOptions(critics=4, values="quantile", num_quantiles=5), [4, 4, 4]),
+    ],
+    ids=["ddpg", "td3", "sac", "redq", "tqc"],
+)
+def test_dropout_is_drawn_for_the_critics_that_are_asked(
+    options: QValueOptions, asked: list[int]
+) -> None:
+    """Of those that learn, that make targets, and by which the actor learns."""
+    algorithm, replay = learner(options, critic_dropout=0.3)
+    counts: list[int] = []
+    draw = algorithm._masks
+    algorithm._masks = lambda count, *rest: (counts.append(count), draw(count, *rest))[1]
+    algorithm.learn(items(replay.window), 0)
+    assert sorted(counts) == sorted(asked) and counts[-1] == asked[-1]

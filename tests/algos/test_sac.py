@@ -18,9 +18,9 @@ from rlpyt.run import Run
 QUANTILES: dict[str, Any] = {"values": "quantile", "num_quantiles": 5}
 
 
-@pytest.mark.parametrize(("wanted", "rises"), [(50.0, True), (-50.0, False)])
+@pytest.mark.parametrize(("wanted", "rises"), [(1.38, True), (-50.0, False)])
 def test_the_temperature_moves_entropy_to_its_target(wanted: float, rises: bool) -> None:
-    """B178, 8.4: too little entropy raises it, too much lowers it."""
+    """B178, 8.4: too little entropy raises it, too much lowers it. The most is 2 log 2."""
     algorithm, replay = learner(SACOptions(target_entropy=wanted, lr=1e-2))
     seen = [float(algorithm.temperature())]
     for _ in range(5):

@@ -8,7 +8,7 @@ import pytest
 from rlpyt import presets, rules
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.errors import UsageError
-from rlpyt.presets.families import family
+from rlpyt.presets.families import discrete, family
 from rlpyt.run import ALGORITHMS, Run
 
 
@@ -78,8 +78,35 @@ def test_a_preset_looks_at_its_replay_about_as_often_as_an_update_is_due(name):
 def test_the_environment_chooses_the_family(env, name):
     assert family(env) == name
     for algo in ALGORITHMS:
-        if f"{algo}/{name}" in presets.PRESETS:
-            assert presets.choose(algo, env).preset == f"{algo}/{name}"
+        own = f"discrete-{name}" if discrete(env) and algo == "sac" else name
+        if f"{algo}/{own}" in presets.PRESETS:
+            assert presets.choose(algo, env).preset == f"{algo}/{own}"
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("CartPole-v1", "classic"),
+        ("Acrobot-v1", "acrobot"),
+        ("LunarLander-v3", "discrete-lunar-lander"),
+        ("LunarLanderContinuous-v3", "lunar-lander"),
+        ("MountainCar-v0", "discrete-mountain-car"),
+        ("MountainCarContinuous-v0", "mountain-car"),
+        ("my_module:LunarLander-v3", "discrete-lunar-lander"),
+        ("MinAtar/Breakout-v1", "minatar"),
+        ("ALE/Pong-v5", "atari"),
+        ("rlpyt/CartPolePositions-v0", "discrete-memory"),
+        ("rlpyt/TMaze-v0", "discrete-memory"),
+        ("rlpyt/PendulumPositions-v0", "memory"),
+        ("Pendulum-v1", "pendulum"),
+    ],
+)
+def test_sac_has_presets_for_either_kind_of_actions(env, name):
+    run = presets.choose("sac", env)
+    assert run.preset == f"sac/{name}"
+    continuous = name in ("lunar-lander", "mountain-car", "memory", "pendulum")
+    published = name == "atari" or continuous  # elsewhere all but even odds would be the end of it
+    assert run.algo.entropy_fraction == 0.98 if published else run.algo.entropy_fraction <= 0.25
 
 
 @pytest.mark.parametrize("algo", ["dqn", "r2d1"])
@@ -212,6 +239,15 @@ def test_the_numbers_of_published_benchmarks(name, lr, batch, starts, random):
     }.get(name, (1, 1))
     fixed = {"sac/spinning-up": 0.2, "sac/tianshou": 0.2}
     assert getattr(algo, "temperature", None) == fixed.get(name)
+
+
+def test_the_numbers_of_discrete_sac():
+    """Christodoulou (2019), table 2: in steps, with an update every fourth."""
+    algo = presets.choose("sac", "ALE/Pong-v5").algo
+    assert (algo.lr, algo.batch_size, algo.replay_size, algo.gamma) == (3e-4, 64, 1_000_000, 0.99)
+    assert (algo.learning_starts, algo.entropy_fraction) == (20_000, 0.98)
+    period = algo.batch_size / algo.replay_ratio
+    assert (period, algo.target_update_updates * period, algo.target_tau) == (4, 8000, 1.0)
 
 
 def test_the_parts_of_redq_and_tqc():

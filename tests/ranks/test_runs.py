@@ -27,7 +27,7 @@ from rlpyt.ranks import world
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
 
-KINDS = ("normalized", "lstm", "rainbow", "r2d1", "td3")
+KINDS = ("normalized", "lstm", "rainbow", "r2d1", "td3", "sac-discrete")
 
 
 def run_of(kind: str, runs: Path, ranks: int = 2, **loop: Any) -> Run:

@@ -135,7 +135,7 @@ def q_value(algo: str, dtype: torch.dtype, **model: Any) -> Tensor:
     part = part_of(whole)
     algorithm, _ = learner(options, part, agent.to(dtype))
     given = iter(draws)
-    algorithm.masks = lambda _: tree_map(lambda x: x[:, :, columns], masks)
+    algorithm.masks = lambda *_, **__: tree_map(lambda x: x[:, :, columns], masks)
 
     def drawn(_: Any) -> Any:
         # Of the whole batch, this rank's items; which critics make targets is no matter of items.
@@ -185,11 +185,14 @@ CASES: dict[str, Callable[[torch.dtype], Tensor]] = {
     **{name: lambda dtype, name=name: q_value(name, dtype) for name in Q_VALUE},
     "sac, lstm": lambda dtype: q_value("sac", dtype, memory="lstm"),
     "droq": lambda dtype: q_value("sac", dtype, critic_dropout=0.2, critic_layer_norm=True),
+    "discrete sac": lambda dtype: q_value("sac", dtype, discrete=True),
+    "discrete sac, lstm": lambda dtype: q_value("sac", dtype, discrete=True, memory="lstm"),
 }
 
 
 # States in a window, and the atoms of distributions, are of float32.
-DTYPES = {name: [torch.float32] for name in ("ppo, lstm", "sac, lstm", "c51", "d4pg")}
+ROUNDED = ("ppo, lstm", "sac, lstm", "discrete sac, lstm", "c51", "d4pg")
+DTYPES = {name: [torch.float32] for name in ROUNDED}
 
 
 def all_cases(dtype: torch.dtype) -> dict[str, Tensor]:

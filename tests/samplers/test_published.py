@@ -58,7 +58,9 @@ class Network(nn.Module):
 def agent(seed: int = 0, normalize: bool = True) -> Any:
     torch.manual_seed(seed)
     normalizer = ObservationNormalizer(np.zeros(4, np.float32)) if normalize else None
-    return SimpleNamespace(model=Network(), normalizer=normalizer)
+    network = Network()
+    modules = [network] if normalizer is None else [network, normalizer]
+    return SimpleNamespace(model=network, normalizer=normalizer, acting=lambda: modules)
 
 
 def tensors(agent: Any) -> list[torch.Tensor]:

@@ -27,6 +27,7 @@ from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.replicated import ReplicatedSampler
 
 KINDS = ["ppo", "ppo-pixels", "lstm", "normalized", "dqn", "rainbow", "r2d1", "sac", "sac-lstm"]
+KINDS += ["sac-discrete"]
 RESTART: Any = {"sampler": "replicated", "workers": 2, "on_worker_failure": "restart"}
 
 

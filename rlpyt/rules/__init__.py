@@ -8,18 +8,16 @@ from typing import Any
 from rlpyt.algos.options import (
     APPOOptions,
     ClippedOptions,
-    DDPGOptions,
     IMPALAOptions,
     PolicyGradientOptions,
     QLearningOptions,
     QValueOptions,
     R2D1Options,
     ReplayOptions,
-    SACOptions,
-    TD3Options,
 )
 from rlpyt.errors import UsageError
 from rlpyt.models.options import ActorQOptions, ModelOptions, QNetworkOptions
+from rlpyt.rules import critics
 
 _AT_LEAST_ONE = (
     *("horizon", "state_interval", "minibatch_size", "update_epochs", "batch_size", "n_step"),
@@ -85,7 +83,7 @@ def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None
         _check_values(algo, model)
         _check_exploration(algo, num_envs)
     if isinstance(algo, QValueOptions):
-        _check_critics(algo, model)
+        critics.check_critics(algo, model)
 
 
 def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
@@ -127,7 +125,7 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
     if isinstance(algo, ReplayOptions) and algo.optimizer != "adam":
         idle["adam_beta1"] = "add --optimizer adam"
     if isinstance(algo, QValueOptions):
-        idle |= _critics_without_effect(algo)
+        idle |= critics.without_effect(algo)
     if isinstance(model, ActorQOptions):
         if model.batch_norm:
             why = "with --batch-norm there are no target networks"
@@ -136,37 +134,6 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
             idle["batch_norm_warm_up"] = "add --batch-norm"
     if isinstance(model, QNetworkOptions) and not model.noisy:
         idle["noisy_sigma"] = "add --noisy"
-    return idle
-
-
-def _critics_without_effect(algo: QValueOptions) -> dict[str, str]:
-    idle: dict[str, str] = {}
-    own = {
-        "categorical": ("num_atoms", "v_min", "v_max"),
-        "quantile": ("num_quantiles", "drop_quantiles"),
-        "expected": ("critic_loss",),
-    }
-    for kind, names in own.items():
-        if algo.values != kind:
-            idle |= dict.fromkeys(names, f"add --values {kind}")
-    if algo.values == "expected" and algo.critic_loss == "squared":
-        idle["huber_delta"] = "add --critic-loss huber"
-    if algo.values == "categorical":
-        idle["huber_delta"] = "add --values expected or quantile"
-    if isinstance(algo, DDPGOptions) and algo.exploration == "gaussian":
-        idle["ou_theta"] = "add --exploration ou"
-    if isinstance(algo, TD3Options) and not algo.target_noise:
-        idle["target_noise_clip"] = "leave --target-noise above 0"
-    if not isinstance(algo, SACOptions):
-        idle["state_dependent_std"] = "it is of sac, whose policy is stochastic"
-        return idle
-    if algo.values == "quantile":
-        idle["target_critics"] = "targets are made of the quantiles of all critics"
-    if algo.temperature is not None:
-        learned = ("initial_temperature", "temperature_lr", "target_entropy", "entropy_fraction")
-        idle |= dict.fromkeys(learned, "leave out --temperature, which fixes it")
-    elif algo.target_entropy is not None:
-        idle["entropy_fraction"] = "leave out --target-entropy, which says how much it is"
     return idle
 
 
@@ -221,16 +188,8 @@ def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:
         raise UsageError("target_tau=0 would never move the target network; 1 copies it")
 
 
-def _check_support(algo: QLearningOptions | QValueOptions) -> None:
-    if algo.values == "categorical" and not (algo.v_min < algo.v_max and algo.num_atoms >= 2):
-        raise UsageError(
-            f"num_atoms={algo.num_atoms} from v_min={algo.v_min} to v_max={algo.v_max} are no "
-            "support; choose v_min < v_max and at least 2 atoms"
-        )
-
-
 def _check_values(algo: QLearningOptions, model: ModelOptions) -> None:
-    _check_support(algo)
+    critics.check_support(algo)
     if algo.values == "categorical" and algo.value_rescale:
         raise UsageError(
             f"value_rescale={algo.value_rescale} and values=categorical: atoms lie on a fixed "
@@ -280,65 +239,4 @@ def _check_exploration(algo: QLearningOptions, num_envs: int) -> None:
         raise UsageError(
             f"epsilon_ladder={algo.epsilon_ladder} gives every environment an epsilon of its own, "
             "and there is one; choose --epsilon-ladder none, or more environments"
-        )
-
-
-def _check_critics(algo: QValueOptions, model: ModelOptions) -> None:
-    _check_support(algo)
-    if algo.values == "expected" and algo.critic_loss == "huber" and not algo.huber_delta > 0:
-        raise UsageError(
-            "huber_delta=0 makes the loss of expected values 0; choose more than 0, or "
-            "--critic-loss squared"
-        )
-    if algo.prioritized and algo.priority_entry == "td":
-        raise UsageError(
-            "priority_entry=td is of Q-learning, whose acting knows the values of actions; choose "
-            "--priority-entry max"
-        )
-    if not algo.reward_scale > 0:
-        raise UsageError(f"reward_scale={algo.reward_scale} must be more than 0")
-    if model.memory != "none" and algo.burn_in + algo.train_rows == 1:
-        raise UsageError(
-            f"memory={model.memory} and train_rows=1: of single transitions a memory learns "
-            "nothing; choose sequences, such as --burn-in 10 --train-rows 20 --state-interval 10 "
-            "--batch-size 32, or --preset memory"
-        )
-    if isinstance(model, ActorQOptions) and model.batch_norm:
-        _check_batch_norm(algo, model)
-    if not isinstance(algo, SACOptions):
-        return
-    if algo.values == "quantile" and algo.drop_quantiles >= algo.num_quantiles:
-        raise UsageError(
-            f"drop_quantiles={algo.drop_quantiles} of num_quantiles={algo.num_quantiles} leaves no "
-            "quantile to learn from; choose fewer"
-        )
-    most = max(algo.critics, SACOptions.target_critics)  # the default goes with one critic, too
-    if algo.target_critics > most:
-        raise UsageError(
-            f"target_critics={algo.target_critics} of critics={algo.critics}: a target is the "
-            "least of so many critics drawn from all; choose no more than there are"
-        )
-    if not algo.entropy_fraction < 1:
-        raise UsageError(
-            f"entropy_fraction={algo.entropy_fraction} must be less than 1: no policy has more "
-            "than all of the entropy, and the temperature would rise without end"
-        )
-    if not algo.initial_temperature > 0:
-        raise UsageError(
-            f"initial_temperature={algo.initial_temperature} must be more than 0: its logarithm is "
-            "what is learned; --temperature 0 is none at all"
-        )
-
-
-def _check_batch_norm(algo: QValueOptions, model: ActorQOptions) -> None:
-    if not isinstance(algo, SACOptions):
-        raise UsageError(
-            "batch_norm is of sac, whose critics then do without target networks; choose sac, or "
-            "--layer-norm"
-        )
-    if model.memory != "none":
-        raise UsageError(
-            f"batch_norm and memory={model.memory}: rows and those that they bootstrap from are "
-            "read as one batch, and a memory reads them as one sequence; choose --memory none, or "
-            "--layer-norm"
         )

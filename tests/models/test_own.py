@@ -1,0 +1,170 @@
+"""Networks of users: what they hold decides whether they fit, whatever the options say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+from small_parts import ChanceEnv
+from torch import nn
+
+from rlpyt.acting import open_agent
+from rlpyt.algos.options import DQNOptions, SACOptions, TD3Options
+from rlpyt.build import _check_ranks
+from rlpyt.envs.options import EnvOptions
+from rlpyt.errors import UsageError
+from rlpyt.models.batch_norm import BatchNorm
+from rlpyt.models.options import ActorQOptions
+from rlpyt.models.q_value import make_networks, make_returns
+from rlpyt.run import LoopOptions, Run
+
+BOX, CHOICE = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(3)
+NORMED: dict[str, Any] = {"hidden_sizes": (8,), "memory_size": 6, "batch_norm": True}
+
+
+def opened(algo: Any, model: Any, action: Any = BOX) -> Any:
+    env = EnvOptions(lambda: ChanceEnv(action), num_envs=2)
+    return open_agent(Run(env, algo, loop=LoopOptions(seed=0)), model=model)
+
+
+class Pair(nn.Module):
+    """An actor and critics with batch normalization, of which the run's options know nothing."""
+
+    def __init__(self, spec: Any, algo: Any, **options: Any) -> None:
+        super().__init__()
+        given = ActorQOptions(**{**NORMED, **options})
+        self.actor, self.critics = make_networks(spec, make_returns(algo), algo, given)
+
+
+def apart(spec: Any, algo: Any) -> Pair:
+    """Critics that are not joint."""
+    pair = Pair(spec, algo)
+    vars(pair.critics)["joint"] = False
+    return pair
+
+
+def actor_alone(spec: Any, algo: Any) -> Pair:
+    """An actor with batch normalization beside critics without."""
+    pair = Pair(spec, algo)
+    pair.critics = Pair(spec, algo, batch_norm=False).critics
+    return pair
+
+
+def of_states(spec: Any, algo: Any) -> Pair:
+    """Critics with a network of state values."""
+    return Pair(spec, algo, batch_norm=False, value_network=True)
+
+
+class Choices(nn.Module):
+    """A network of Q-learning with a batch normalization of ours."""
+
+    reads, noise = frozenset({"observation"}), 0
+
+    def __init__(self, spec: Any, algo: Any) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(3, spec.action.n), BatchNorm(1, 3, 0)
+
+    def initial_state(self, batch: int) -> Any:
+        return ()
+
+    def forward(self, inputs: Any, state: Any, noise: Any, fractions: Any) -> Any:
+        return self.layer(self.norm.rows(inputs.observation, None)).unsqueeze(-1), state
+
+
+@pytest.mark.parametrize(
+    ("algo", "action", "make", "named"),
+    [
+        (TD3Options(), BOX, Pair, "joint critics .* are of sac"),
+        (TD3Options(), BOX, apart, r"Actor has BatchNorm \(norms.0\).*joint = True"),
+        (SACOptions(), BOX, apart, r"Actor has BatchNorm \(norms.0\).*joint = True"),
+        (SACOptions(), BOX, actor_alone, r"Actor has BatchNorm \(norms.0\).*use LayerNorm"),
+        (SACOptions(), CHOICE, Pair, "batch_norm and one Discrete choice"),
+        (DQNOptions(), CHOICE, Choices, r"Choices has BatchNorm \(norm\)"),
+        (TD3Options(), BOX, of_states, "value_network is of sac"),
+        (SACOptions(), CHOICE, of_states, "value_network and one Discrete choice"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(algo: Any, action: Any, make: Any, named: str) -> None:
+    """By the network that was made: the option is not set."""
+    with pytest.raises(UsageError, match=named):
+        opened(algo, lambda spec: make(spec, algo), action)
+
+
+def test_joint_critics_have_no_memory() -> None:
+    algo = SACOptions(train_rows=4)
+    with pytest.raises(UsageError, match="joint critics .* and a memory: .*--memory none"):
+        opened(algo, lambda spec: Pair(spec, algo, memory="lstm"))
+
+
+def test_joint_critics_are_of_one_rank() -> None:
+    algo = SACOptions()
+    for normed in (True, False):
+        found = opened(algo, lambda spec, normed=normed: Pair(spec, algo, batch_norm=normed))
+        resolved = replace(found.resolved, ranks=2)
+        if normed:
+            with pytest.raises(UsageError, match="batch_norm with 2 ranks"):
+                _check_ranks(found.run, resolved, found.agent)
+        else:
+            _check_ranks(found.run, resolved, found.agent)
+
+
+class OwnCritics(nn.Module):
+    """Two critics of n actions, as one layer."""
+
+    reads = frozenset({"observation"})
+
+    def __init__(self, actions: int, numbers: int = 1) -> None:
+        super().__init__()
+        self.layer, self.shape = nn.Linear(3, 2 * actions * numbers), (2, actions, numbers)
+
+    def initial_state(self, batch: int) -> Any:
+        return ()
+
+    def features(self, inputs: Any, state: Any) -> Any:
+        return inputs.observation, state
+
+    def forward(
+        self, inputs: Any, state: Any, action: Any, frozen: bool, chosen: Any
+    ) -> tuple[torch.Tensor, Any]:
+        z = self.layer(inputs.observation).unflatten(-1, self.shape).movedim(-3, 0)
+        z = z.detach() if frozen else z
+        return (z if chosen is None else z[:chosen]), state
+
+
+@pytest.mark.parametrize(
+    ("actions", "numbers", "found"), [(2, 1, "2, 1, 2, 1"), (4, 1, "2, 1, 4, 1"), (3, 2, "3, 2")]
+)
+def test_critics_of_other_choices_than_there_are_are_told_what_is_wanted(
+    actions: int, numbers: int, found: str
+) -> None:
+    algo = SACOptions()
+
+    def model(spec: Any) -> Pair:
+        pair = Pair(spec, algo, batch_norm=False)
+        pair.critics = OwnCritics(actions, numbers)
+        return pair
+
+    wanted = r"returns \[critics, ..., actions, numbers\] of shape .*" + found
+    with pytest.raises(UsageError, match=wanted + r"\).*\(2, 1, 3, 1\) is wanted"):
+        opened(algo, model, CHOICE)
+    actions, numbers = 3, 1
+    assert opened(algo, model, CHOICE).agent.critics.shape == (2, 3, 1)  # the control
+
+
+def test_critics_give_those_that_are_chosen() -> None:
+    """Else an actor of one would climb the mean of all."""
+    algo = SACOptions()
+
+    def model(spec: Any, deaf: bool) -> Pair:
+        pair = Pair(spec, algo, batch_norm=False)
+        pair.critics, ours = OwnCritics(3), OwnCritics.forward
+        if deaf:
+            vars(pair.critics)["forward"] = lambda *x: ours(pair.critics, *x[:-1], None)
+        return pair
+
+    opened(algo, lambda spec: model(spec, False), CHOICE)
+    with pytest.raises(UsageError, match="first critic alone of shape .2, 1, 3, 1.*.1, 1, 3, 1."):
+        opened(algo, lambda spec: model(spec, True), CHOICE)
