@@ -180,6 +180,8 @@ def test_an_asynchronous_run_goes_on_without_a_replica_that_is_killed(
     assert (tmp_path / "failed").exists()
     assert outcome.status == "finished" and 800 <= outcome.runner.episodes.env_steps < 804
     assert np.isclose(column(outcome.folder, "replay/ratio")[-1], 4.0, rtol=0.05)
+    assert column(outcome.folder, "workers/restarts")[-1] == 1
+    assert outcome.runner.parts.sampler._restarts == 0  # it alone: nobody else began anew
 
 
 def test_a_node_that_does_not_see_the_sweeps_folder_says_so(monkeypatch, tmp_path):

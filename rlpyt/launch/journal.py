@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -18,7 +17,7 @@ from typing import Any, Literal, cast
 from rlpyt.errors import UsageError
 from rlpyt.launch.jobs import Job
 
-FILE, LOCK = "journal.jsonl", "queue.lock"
+FILE = "journal.jsonl"
 FORMAT = 1
 State = Literal["queued", "running", "finished", "failed", "cut", "pruned"]
 """cut: stopped before its end, and to be gone on with; pruned: stopped because others do better."""
@@ -60,7 +59,7 @@ class Record:
 
 
 class Journal:
-    """Appends to a sweep's journal; whoever writes holds the sweep (`held`)."""
+    """Appends to a sweep's journal; whoever writes holds the sweep (`hold.held`)."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / FILE
@@ -150,34 +149,6 @@ def _whole(text: str) -> Iterator[dict[str, Any]]:
             yield event
 
 
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Keep other queues from this sweep meanwhile; the system lets go when this process ends."""
-    path = folder / LOCK
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        other = holder(folder)
-        if not _lock(file) or other not in (None, os.getpid()):
-            raise UsageError(
-                f"{folder} is being run by another queue{f' (process {other})' if other else ''}; "
-                "wait for it, or stop it there with Ctrl-C. `rlpyt sweep status "
-                f"{folder}` shows how far it is"
-            )
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps([os.getpid(), identity(os.getpid())]).encode(), 0)
-        os.fsync(file)
-        yield
-        os.ftruncate(file, 0)
-    finally:
-        os.close(file)
-
-
-def holder(folder: Path) -> int | None:
-    """The process of the queue that runs a sweep now; None where there is none."""
-    found = _holder(folder / LOCK)
-    return found[0] if found and is_alive(*found) else None
-
-
 def identity(pid: int) -> str:
     """What tells a process from a later one with the same number; "" where it has ended."""
     try:
@@ -204,27 +175,6 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     except OSError:
         return ""
-
-
-def _holder(path: Path) -> tuple[int, str] | None:
-    try:
-        pid, was = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return int(pid), str(was)
-
-
-def _lock(file: int) -> bool:
-    """Whether the lock was free; some network disks and Windows have none, and count as free."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        pass
-    return True
 
 
 def _sync_folder(folder: Path) -> None:

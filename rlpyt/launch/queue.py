@@ -17,18 +17,11 @@ from rlpyt.launch.children import StarterDied
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record, State, identity, job_event
 from rlpyt.launch.place import Runs
-from rlpyt.launch.progress import (
-    EVALUATION,
-    Log,
-    Output,
-    Progress,
-    is_finished,
-    need,
-    was_stopped,
-)
+from rlpyt.launch.progress import EVALUATION, Log, Output, Progress, need
 from rlpyt.launch.slots import Slot
 from rlpyt.launch.source import NoMore, Source
 from rlpyt.launch.table import Row, Screen, summary
+from rlpyt.launch.verdict import SEEN_SECONDS, judge, may_be_late
 from rlpyt.stopping import StopSignal
 
 HEAR_SECONDS = 0.2
@@ -36,7 +29,6 @@ LOOK_SECONDS = 1.0  # between readings of what runs wrote
 GRACE_SECONDS = 20.0  # for a run that was asked to stop to save what it has
 STARTERS = 3  # that may die one after the other without a run that ended
 LOGS = "logs"
-STOPPED = (75, 130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes of a run that was stopped
 SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
 
 
@@ -50,11 +42,13 @@ class Attempt:
     begun: float | None = None  # None until its process is there
     pruned: bool = False  # its source wanted it to end
     kill_at: float | None = None
+    over: float | None = None  # when it ended
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
-        return 0.0 if self.begun is None else time.monotonic() - self.begun
+        """Since it began, until it ended."""
+        over = time.monotonic() if self.over is None else self.over
+        return 0.0 if self.begun is None else over - self.begun
 
 
 class Queue:
@@ -91,6 +85,7 @@ class Queue:
         self._children: Runs
         self._todo: deque[str] = deque()
         self._running: dict[str, Attempt] = {}
+        self._late: dict[str, Attempt] = {}  # over, and their folders do not say yet that all is
         self._logs: dict[str, Log] = {}
         self._begun = self._looked = time.monotonic()
         self._took: float | None = None
@@ -119,6 +114,7 @@ class Queue:
                 self._begun = time.monotonic()
                 while self._go_on(stop.name):
                     self._hear()
+                    self._look_again()
                     self._look()
                 self._took = self.seconds
                 self._draw()
@@ -173,7 +169,7 @@ class Queue:
         for name, attempt in self._running.items():
             if attempt.kill_at is not None and time.monotonic() > attempt.kill_at:
                 self._children.signal(name, signal.SIGKILL)
-        if self._running:
+        if self._running or self._late:
             return True
         return not self._stop and (bool(self._todo) or self._source.more())
 
@@ -239,8 +235,20 @@ class Queue:
         if ended and not self._signal.name:
             self._fill(drawing=False)  # no slot waits for what is written of the run before
         for name, attempt, code in ended:
-            self._starters = 0
-            self._ended(name, attempt, code)
+            self._starters, attempt.over = 0, time.monotonic()
+            if may_be_late(self.folder / name, code):
+                self._late[name] = attempt
+            else:
+                self._ended(name, attempt, code)
+
+    def _look_again(self) -> None:
+        """Take up ends whose folders say by now that all is done, or had time to say so."""
+        for name, attempt in list(self._late.items()):
+            assert attempt.over is not None
+            over = time.monotonic() - attempt.over > SEEN_SECONDS
+            if over or not may_be_late(self.folder / name, 0):
+                del self._late[name]
+                self._ended(name, attempt, 0)
 
     def _began(self, name: str, attempt: Attempt, answer: Mapping[str, Any]) -> None:
         """Take up that a run has a process: here, or on the node that its answer names."""
@@ -269,10 +277,12 @@ class Queue:
         """Take up an end; a code of None says that the run was lost with what ran it."""
         record = self.records[name]
         self.busy_seconds += attempt.seconds
-        state = self._judge(name, code, attempt)
+        killed, pruned = bool(self._stop), attempt.pruned
+        state = judge(self.folder / name, code, attempt.seconds, pruned=pruned, killed=killed)
         stranger = state == "cut" and not self._stop and not starter_died
-        if code is None and stranger:  # its node died, as long as it gets further each time
-            stranger = self._log(name).read().env_steps <= attempt.steps_then
+        if code is None and stranger:  # no fault of a run that gets further each time, or had not
+            further = self._log(name).read().env_steps > attempt.steps_then  # begun
+            stranger = attempt.begun is not None and not further
         tail = attempt.output.tail(code) if state == "failed" else []
         self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
         if state == "cut" and (not stranger or record.failures <= self._retries):
@@ -286,16 +296,6 @@ class Queue:
         """Tell the source that a job will not run again."""
         record = self.records[name]
         self._source.ended(record.job, record.state, self._log(name).read())
-
-    def _judge(self, name: str, code: int | None, attempt: Attempt) -> State:
-        """What an exit code means, and what the run's folder says."""
-        if code == 0 and is_finished(self.folder / name):
-            return "finished"
-        if attempt.pruned:
-            return "pruned"
-        stopped = code is None or code in STOPPED or (bool(self._stop) and code == -signal.SIGKILL)
-        stopped |= code == 1 and was_stopped(self.folder / name, attempt.seconds)
-        return "cut" if stopped else "failed"
 
     def _note(
         self,

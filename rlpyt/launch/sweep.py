@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.launch import journal, reports
+from rlpyt.launch import hold, journal, reports
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
@@ -56,7 +56,7 @@ def run_sweep(
     """
     make(folder)
     with ExitStack() as stack:
-        stack.enter_context(journal.held(folder))
+        stack.enter_context(hold.held(folder))
         records = journal.records(journal.read(folder)) if (folder / journal.FILE).exists() else {}
         refuse_other_commands(records, jobs, folder)
         book = Journal(folder)
@@ -102,22 +102,24 @@ def look_at(folder: Path) -> tuple[Sweep, list[str]]:
     """What became of a sweep so far, and the lines that show it."""
     records = journal.records(journal.read(folder))
     reports.take_up(folder, records)
-    holder = journal.holder(folder)
+    holder = hold.holder(folder)
+    works = holder is not None and holder.alive
     for record in records.values():
-        if record.state == "running" and holder is None:
+        if record.state == "running" and not works:
             record.state = "cut"
         elif record.cluster_job and (folder / record.job.name / "run.json").exists():
             record.state = "running"  # or preempted, and in Slurm's queue again
     logs = {name: Log(folder / name).read() for name in records}
     rows = [Row(record, logs[name]) for name, record in records.items()]
-    status = "running" if holder else "stopped"
+    status = "running" if works else "stopped"
     if all(record.state in ("finished", "pruned") for record in records.values()):
         status = "finished"
     head = f"{folder} · {summary(rows)}"
-    head += f" · its queue is process {holder}" if holder else ""
+    if holder is not None and (works or not holder.here):
+        head += f" · its queue {'is' if works else 'was'} {holder}"
     lines = ["".join(text for text, _ in line) for line in table(rows, head, 120, len(rows) + 9)]
     sweep = Sweep(folder, status, swept(records, folder))
-    return sweep, lines + ([] if holder else failures(sweep))
+    return sweep, lines + ([] if works else failures(sweep))
 
 
 def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
@@ -174,7 +176,7 @@ def _last_queue(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 def make(folder: Path) -> None:
     """Make a sweep's folder, if it is not there yet."""
     if folder.exists() and not (folder / journal.FILE).exists():
-        others = {path.name for path in folder.iterdir()} - {journal.LOCK}
+        others = {path.name for path in folder.iterdir()} - {hold.LOCK}
         if others:
             raise UsageError(
                 f"{folder} is there and is no sweep's (it has no {journal.FILE}); choose another "

@@ -1,9 +1,8 @@
-"""The journal: what was written is read, whatever a kill left at its end; one queue at a time."""
+"""The journal: what was written is read, whatever a kill left at its end."""
 
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
@@ -54,35 +53,6 @@ def test_what_is_no_sweep_or_of_a_newer_rlpyt_is_refused(tmp_path):
     (tmp_path / journal.FILE).write_text(json.dumps({"event": "queue", "format": 99}) + "\n")
     with pytest.raises(UsageError, match="format 99.*install a newer rlpyt"):
         journal.read(tmp_path)
-
-
-HOLD = "from pathlib import Path; from rlpyt.launch import journal\n"
-HOLD += "with journal.held(Path('.')): print('held', flush=True); input()"
-
-
-def test_two_queues_are_refused_and_a_killed_ones_lock_is_free(tmp_path, monkeypatch):
-    """B238."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD], cwd=tmp_path, stdin=-1, stdout=-1, text=True
-    )
-    with process:
-        assert process.stdout.readline() == "held\n"
-        assert journal.holder(tmp_path) == process.pid
-        with (
-            pytest.raises(UsageError, match=f"another queue .process {process.pid}.*Ctrl-C"),
-            journal.held(tmp_path),
-        ):
-            pass
-        # where the disk has no locks, the process that is named decides
-        monkeypatch.setattr(journal, "_lock", lambda _: True)
-        with pytest.raises(UsageError, match="another queue"), journal.held(tmp_path):
-            pass
-        process.kill()
-        process.wait(timeout=10)
-        assert journal.holder(tmp_path) is None
-        with journal.held(tmp_path):
-            assert journal.holder(tmp_path) == os.getpid()
-    assert journal.holder(tmp_path) is None
 
 
 def test_a_process_is_told_from_a_later_one_of_its_number():

@@ -111,8 +111,9 @@ def test_a_run_that_fails_is_gone_on_with_up_to_a_limit_and_keeps_code_and_last_
     assert more.states() == ["finished", "finished"]
 
 
-def test_exit_code_0_before_the_end_of_a_run_is_a_failure(folder):
+def test_exit_code_0_before_the_end_of_a_run_is_a_failure(folder, monkeypatch):
     """An environment that calls os._exit(0) leaves it; run-1 is the control."""
+    monkeypatch.setattr(queue, "SEEN_SECONDS", 0.05)
     codes = {"run-0": [(0, "running")] * 2, "run-1": [(0, "finished")]}
     sweeping = Sweeping(folder, PretendedRuns(codes), retries=1)
     sweeping.run(jobs(2))
@@ -120,6 +121,22 @@ def test_exit_code_0_before_the_end_of_a_run_is_a_failure(folder):
     assert [argv[0] for _, argv, _ in sweeping.runs.started] == ["train", "train", "resume"]
     record = journal.records(journal.read(folder))["run-0"]
     assert record.tail[-1].startswith("ended with exit code 0 before its end")
+
+
+def test_a_finished_run_whose_folder_says_so_late_is_finished_and_holds_no_slot(folder):
+    """As a network disk shows what another machine wrote."""
+    late = threading.Timer(0.3, write_run, (folder / "run-0", "finished"))
+
+    def end():
+        late.start()
+        return (0, "running")
+
+    sweeping = Sweeping(folder, PretendedRuns({"run-0": [end]}), retries=0)
+    assert sweeping.run(jobs(4)) == "finished"
+    assert sweeping.states() == ["finished"] * 4
+    assert len(sweeping.runs.started) == 4 and not late.is_alive()
+    ends = [event["run"] for event in journal.read(folder) if event["event"] == "end"]
+    assert ends[-1] == "run-0"
 
 
 def test_options_that_cannot_be_are_not_tried_again(folder):
@@ -214,6 +231,27 @@ def test_a_run_that_is_lost_with_its_node_goes_on_as_long_as_it_gets_further(fol
     kinds = [(name, argv[0]) for name, argv, _ in runs.started]
     assert kinds.count(("run-0", "resume")) == 5
     assert kinds.count(("run-1", "resume")) < 3
+
+
+def test_a_run_that_is_lost_before_it_began_has_not_failed(folder):
+    """Its node died while its actor started."""
+
+    class Unlucky(PretendedRuns):
+        lost = 0
+
+        def start(self, name, argv, slot, log):
+            if name == "run-0" and self.lost < 3:
+                self.lost += 1
+                self._answers.append({"ended": name, "code": None})
+            else:
+                super().start(name, argv, slot, log)
+
+    sweeping = Sweeping(folder, Unlucky(), retries=0)
+    assert sweeping.run(jobs(2)) == "finished"
+    assert sweeping.states() == ["finished"] * 2 and sweeping.runs.lost == 3
+    control = Sweeping(folder / "control", PretendedRuns({"run-0": [None] * 3}), retries=0)
+    control.run(jobs(1))
+    assert control.states() == ["cut"]
 
 
 def test_a_cluster_that_lost_a_node_has_fewer_runs_at_once(folder):
