@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,6 +192,10 @@ def expanded(
     seeds = None if seeded or "seed" in varied else list(few or [0])
     if options.seeds == (0,):
         raise UsageError("--seeds=0 are no runs; for seed 0 alone give --seed 0")
+    if negative := [seed for seed in options.seeds if seed < 0]:
+        raise UsageError(f"--seeds {negative[0]} must not be negative")
+    if empty := ["/".join(axis.names) for axis in axes if not axis.points]:
+        raise UsageError(f"grid: {empty[0]} has no values, which are no runs; give it one")
     flags = run_flags(options)
     jobs = expand(options.algos, options.env, seeds, axes, fixed, flags, run_of)
     name = options.name or sweep_name(jobs, options.algos, options.env)
@@ -236,7 +242,9 @@ def _status(argv: Sequence[str]) -> int:
         return 0
     from rlpyt.launch.sweep import look_at
 
-    found, lines = look_at(Path(options.folder))
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    found, lines = look_at(Path(options.folder), width)
     print(json.dumps(found.as_dict()) if options.json else "\n".join(lines))
     return 0
 

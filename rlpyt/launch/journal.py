@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, reason_of
 from rlpyt.launch.jobs import Job
 
 FILE = "journal.jsonl"
@@ -62,7 +62,7 @@ class Journal:
     """Appends to a sweep's journal; whoever writes holds the sweep (`hold.held`)."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / FILE
+        self._path = path = folder / FILE
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
@@ -79,11 +79,18 @@ class Journal:
         text = "".join(json.dumps({"time": now, **event}) + "\n" for event in events)
         rest = memoryview(text.encode())
         while rest:
-            rest = rest[os.write(self._file, rest) :]
+            rest = self._written(rest)
         os.fsync(self._file)
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _written(self, rest: memoryview) -> memoryview:
+        try:
+            return rest[os.write(self._file, rest) :]
+        except OSError as error:
+            why = f"{reason_of(error)}; {self._path} not written: the sweep ends"
+            raise OSError(error.errno, f"{why}, and the same command goes on later") from error
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -97,7 +104,8 @@ def read(folder: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise UsageError(f"{folder / FILE} cannot be read: {error}") from None
     events = list(_whole(text))
-    newer = [e["format"] for e in events if e["event"] == "queue" and e["format"] > FORMAT]
+    formats = [e.get("format") for e in events if e["event"] == "queue"]
+    newer = [x for x in formats if isinstance(x, int) and x > FORMAT]
     if newer:
         raise UsageError(
             f"{folder / FILE} has format {max(newer)}, this rlpyt reads up to {FORMAT}; install a "
@@ -110,14 +118,13 @@ def records(events: list[dict[str, Any]]) -> dict[str, Record]:
     """What became of each job, by name."""
     found: dict[str, Record] = {}
     for event in events:
-        kind = event["event"]
-        if kind == "job":
-            job = Job(event["run"], tuple(event["options"]), event["env_steps"], event["kind"])
-            found.setdefault(job.name, Record(job))
-            continue
-        record = found.get(event.get("run", ""))
-        if record is not None:
-            _apply(kind, event, record)
+        try:
+            _take_up(event, found)
+        except (KeyError, TypeError, AttributeError):
+            raise UsageError(
+                f"{FILE} has a line that no queue wrote: {json.dumps(event)[:200]}; take it out, or "
+                "restore a copy of the file"
+            ) from None
     return found
 
 
@@ -125,6 +132,14 @@ def job_event(job: Job) -> dict[str, Any]:
     """What a journal says of a job when it is taken up."""
     about = {"options": job.options, "env_steps": job.env_steps, "kind": job.kind}
     return {"event": "job", "run": job.name, **about}
+
+
+def _take_up(event: Mapping[str, Any], found: dict[str, Record]) -> None:
+    if event["event"] == "job":
+        job = Job(event["run"], tuple(event["options"]), event["env_steps"], event["kind"])
+        found.setdefault(job.name, Record(job))
+    elif (record := found.get(event.get("run", ""))) is not None:
+        _apply(event["event"], event, record)
 
 
 def _apply(kind: str, event: Mapping[str, Any], record: Record) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shlex
 import sys
@@ -21,8 +22,9 @@ from rlpyt.launch.place import Place, ThisMachine
 from rlpyt.launch.progress import EVALUATION, Log
 from rlpyt.launch.queue import Queue
 from rlpyt.launch.source import Source
-from rlpyt.launch.table import Row, Screen, summary, table
+from rlpyt.launch.table import Row, Screen, as_text, fit, summary
 from rlpyt.logging.displays import Mode, choose
+from rlpyt.logging.text import wrap
 
 
 def run_sweep(
@@ -98,8 +100,12 @@ def run_sweep(
         return _ended(Sweep(folder, status, found, queue.seconds, busy), screen)
 
 
-def look_at(folder: Path) -> tuple[Sweep, list[str]]:
-    """What became of a sweep so far, and the lines that show it."""
+def look_at(folder: Path, width: int | None = None) -> tuple[Sweep, list[str]]:
+    """What became of a sweep so far, and the lines that show it.
+
+    Args:
+        width: of the terminal that they are to fit; None cuts none.
+    """
     records = journal.records(journal.read(folder))
     reports.take_up(folder, records)
     holder = hold.holder(folder)
@@ -117,9 +123,12 @@ def look_at(folder: Path) -> tuple[Sweep, list[str]]:
     head = f"{folder} · {summary(rows)}"
     if holder is not None and (works or not holder.here):
         head += f" · its queue {'is' if works else 'was'} {holder}"
-    lines = ["".join(text for text, _ in line) for line in table(rows, head, 120, len(rows) + 9)]
     sweep = Sweep(folder, status, swept(records, folder))
-    return sweep, lines + ([] if works else failures(sweep))
+    below = [] if works else failures(sweep)
+    if width is None:
+        return sweep, [f" {head}", *as_text(rows, 120), *below]
+    shown = [*wrap(head, width), *(fit(line, width) for line in as_text(rows, width))]
+    return sweep, [*shown, *(line for text in below for line in wrap(text, width))]
 
 
 def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
@@ -175,20 +184,19 @@ def _last_queue(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 def make(folder: Path) -> None:
     """Make a sweep's folder, if it is not there yet."""
-    if folder.exists() and not (folder / journal.FILE).exists():
-        others = {path.name for path in folder.iterdir()} - {hold.LOCK}
-        if others:
-            raise UsageError(
-                f"{folder} is there and is no sweep's (it has no {journal.FILE}); choose another "
-                "--name or --runs"
-            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        found = {path.name for path in folder.iterdir()}
     except OSError as error:
+        other = "a shorter --name" if error.errno == errno.ENAMETOOLONG else "another --runs"
         raise UsageError(
-            f"{folder} cannot be made ({error.strerror}); choose a folder that can be written with "
-            "--runs"
+            f"{folder} cannot be made ({error.strerror}); choose {other}"
         ) from None
+    if journal.FILE not in found and found - {hold.LOCK}:
+        raise UsageError(
+            f"{folder} is there and is no sweep's (it has no {journal.FILE}); choose another "
+            "--name or --runs"
+        )
 
 
 def refuse_other_commands(records: dict[str, Record], jobs: Sequence[Job], folder: Path) -> None:

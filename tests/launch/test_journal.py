@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import signal
 import subprocess
 
 import pytest
@@ -53,6 +55,49 @@ def test_what_is_no_sweep_or_of_a_newer_rlpyt_is_refused(tmp_path):
     (tmp_path / journal.FILE).write_text(json.dumps({"event": "queue", "format": 99}) + "\n")
     with pytest.raises(UsageError, match="format 99.*install a newer rlpyt"):
         journal.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "job", "run": "c"},
+        {"event": "end", "run": "a"},
+        {"event": "start", "run": "b", "slot": 0},
+        {"event": "end", "run": ["a"]},
+    ],
+)
+def test_a_line_that_no_queue_wrote_is_named(tmp_path, event):
+    path = written(tmp_path)
+    with path.open("a") as file:
+        file.write(json.dumps(event) + "\n")
+    with pytest.raises(UsageError, match="a line that no queue wrote: .*take it out"):
+        journal.records(journal.read(tmp_path))
+
+
+def test_lines_of_others_are_left_out(tmp_path):
+    path = written(tmp_path)
+    before = journal.records(journal.read(tmp_path))
+    with path.open("ab") as file:
+        file.write(b'\0\0\0\n[1, 2]\n{"event": "queue"}\n{"event": "note", "run": "x"}\n\xff\n')
+    assert journal.records(journal.read(tmp_path)) == before
+
+
+def test_a_full_disk_is_named_and_what_was_written_is_whole(tmp_path):
+    path = written(tmp_path)
+    before, size = journal.records(journal.read(tmp_path)), path.stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    book = Journal(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"journal\.jsonl not written: the sweep ends"):
+            book.write("end", run="b", state="finished", code=0, seconds=1.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+        book.close()
+    assert path.stat().st_size == size + 20  # a torn line
+    assert journal.records(journal.read(tmp_path)) == before
 
 
 def test_a_process_is_told_from_a_later_one_of_its_number():
