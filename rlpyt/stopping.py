@@ -13,7 +13,7 @@ from typing import Any
 NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _asked_at: float | None = None
 _asked_by = 0
-_told: Callable[[], bool] = lambda: False
+_told: Callable[[], bool] | None = None  # by another process
 
 
 def asked_at() -> float | None:
@@ -23,7 +23,7 @@ def asked_at() -> float | None:
 
 def is_asked() -> bool:
     """Whether this process is to stop: by a signal, or by the word of the one that started it."""
-    return _asked_at is not None or _told()
+    return _asked_at is not None or (_told is not None and _told())
 
 
 def listen_to(told: Callable[[], bool]) -> None:

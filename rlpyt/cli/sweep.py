@@ -19,6 +19,7 @@ from rlpyt.errors import UsageError
 from rlpyt.flags import Flag, flags_of
 from rlpyt.launch.options import QueueOptions
 from rlpyt.run import ALGORITHMS, Run
+from rlpyt.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from rlpyt.launch.jobs import Axis, Job
@@ -96,7 +97,8 @@ class StatusOptions:
 
 @dataclass(frozen=True)
 class RetryOptions:
-    """Go on with a sweep, and try again what failed, however often it did."""
+    """Go on with a sweep, and try again what failed, however often it did. What is not given of
+    the queue is as it was."""
 
     folder: Annotated[str, Positional, arg(metavar="FOLDER")] = ""
     """The sweep's folder."""
@@ -180,6 +182,12 @@ def expanded(
             "which algorithm? rlpyt sweep ALGORITHM ... --env ID ..., with some of "
             f"{', '.join(ALGORITHMS)}"
         )
+    for algo in options.algos:
+        if algo not in ALGORITHMS:
+            raise UsageError(
+                f"{algo!r} is no algorithm{did_you_mean(algo, [*ALGORITHMS, 'status', 'retry'])}; "
+                f"there are {', '.join(ALGORITHMS)}"
+            )
     if not options.env:
         raise UsageError("--env is missing: which environments?")
     varied = {name.replace("_", "-") for axis in axes for name in axis.names}

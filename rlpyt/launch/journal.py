@@ -122,8 +122,8 @@ def records(events: list[dict[str, Any]]) -> dict[str, Record]:
             _take_up(event, found)
         except (KeyError, TypeError, AttributeError):
             raise UsageError(
-                f"{FILE} has a line that no queue wrote: {json.dumps(event)[:200]}; take it out, or "
-                "restore a copy of the file"
+                f"{FILE} has a line that no queue wrote: {json.dumps(event)[:200]}; take it out, "
+                "or restore a copy of the file"
             ) from None
     return found
 
@@ -186,8 +186,10 @@ def is_alive(pid: int, was: str) -> bool:
 
 
 def _boot() -> str:
+    """Where numbers of processes mean the same: containers of a machine have their own."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import time
 from collections import Counter, deque
@@ -28,6 +29,7 @@ HEAR_SECONDS = 0.2
 LOOK_SECONDS = 1.0  # between readings of what runs wrote
 GRACE_SECONDS = 20.0  # for a run that was asked to stop to save what it has
 STARTERS = 3  # that may die one after the other without a run that ended
+WAIT_SECONDS = 5.0  # a run that outlives its queue needs less
 LOGS = "logs"
 SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
 
@@ -87,6 +89,7 @@ class Queue:
         self._running: dict[str, Attempt] = {}
         self._late: dict[str, Attempt] = {}  # over, and their folders do not say yet that all is
         self._logs: dict[str, Log] = {}
+        self._waits: dict[str, float] = {}  # for another process that has a run, since when
         self._begun = self._looked = time.monotonic()
         self._took: float | None = None
         self._starters = 0
@@ -195,6 +198,7 @@ class Queue:
                         self._note(name, "finished", 0, 0.0)
                         self._over(name)
                     case "wait":
+                        self._tell_of_wait(name)
                         self._todo.append(name)
                     case _:
                         return name
@@ -206,6 +210,14 @@ class Queue:
             if job.name in self._todo:
                 return self._next(drawing)
         return None
+
+    def _tell_of_wait(self, name: str) -> None:
+        """Say once that somebody else has a run, unless it is for a moment."""
+        now = time.monotonic()
+        since = self._waits.setdefault(name, now)
+        if now - since >= WAIT_SECONDS:
+            self._screen.say(f"waiting for {name}, which another process trains")
+            self._waits[name] = math.inf
 
     def _start(self, name: str, slot: Slot) -> None:
         folder = self.folder / name

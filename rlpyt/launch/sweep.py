@@ -189,9 +189,7 @@ def make(folder: Path) -> None:
         found = {path.name for path in folder.iterdir()}
     except OSError as error:
         other = "a shorter --name" if error.errno == errno.ENAMETOOLONG else "another --runs"
-        raise UsageError(
-            f"{folder} cannot be made ({error.strerror}); choose {other}"
-        ) from None
+        raise UsageError(f"{folder} cannot be made ({error.strerror}); choose {other}") from None
     if journal.FILE not in found and found - {hold.LOCK}:
         raise UsageError(
             f"{folder} is there and is no sweep's (it has no {journal.FILE}); choose another "

@@ -100,6 +100,7 @@ def test_mistakes_are_named_before_anything_starts(words, says, capsys):
         ("--env CartPole-v1", "which algorithm?"),
         ("ppo", "--env is missing"),
         ("pqo --env CartPole-v1", "'pqo' is no algorithm; did you mean ppo?"),
+        ("statsu runs/s", "'statsu' is no algorithm; did you mean status?"),
         ("dqn --env Pendulum-v1", "dqn needs a discrete action space"),
     ],
 )

@@ -270,7 +270,8 @@ def test_a_cluster_that_lost_a_node_has_fewer_runs_at_once(folder):
     assert [slot.number for _, _, slot in runs.started][4:] == [0, 0]
 
 
-def test_a_run_that_another_process_trains_is_waited_for_and_not_begun(folder):
+def test_a_run_that_another_process_trains_is_waited_for_and_not_begun(folder, monkeypatch):
+    monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
     write_run(folder / "run-0", "running")
     lock = (folder / "run-0" / ".lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -285,6 +286,8 @@ def test_a_run_that_another_process_trains_is_waited_for_and_not_begun(folder):
     assert sweeping.run(jobs(2)) == "finished"
     assert [name for name, _, _ in sweeping.runs.started] == ["run-1"]
     assert sweeping.states() == ["finished"] * 2
+    said = "waiting for run-0, which another process trains"
+    assert sweeping.text.getvalue().count(said) == 1
 
 
 def test_a_folder_that_is_in_the_way_fails_its_run_alone(folder):

@@ -499,7 +499,9 @@ def test_all_that_collect_begin_anew_where_one_was_killed(side, kind, tmp_path):
 
 def test_replicas_that_the_sampler_replaces_itself_count_too():
     """Those on other machines: the others go on meanwhile."""
-    parts = parts_of("dqn", NUMBERED, asynchronous=True, on_worker_failure="restart", max_restarts=3)
+    parts = parts_of(
+        "dqn", NUMBERED, asynchronous=True, on_worker_failure="restart", max_restarts=3
+    )
     sampler: Any = parts.sampler
     try:
         sampler.reset()
