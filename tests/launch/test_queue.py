@@ -205,6 +205,27 @@ def test_runs_die_with_their_starter_and_go_on_under_another(folder):
     assert kinds == ["train", "train", "resume", "resume", "train"]
 
 
+def test_a_starter_that_dies_while_it_is_asked_is_replaced_as_any(folder):
+    class Gone(PretendedRuns):
+        asked = told = False
+
+        def start(self, name, argv, slot, log):
+            if name == "run-2" and not self.asked:
+                self.asked = True
+                raise StarterDied("nothing can be asked of it")
+            super().start(name, argv, slot, log)
+
+        def hear(self, seconds):
+            if self.asked and not self.told:
+                self.told, self._runs, self._slots = True, {}, {}
+                raise StarterDied("it ended")
+            return super().hear(seconds)
+
+    sweeping = Sweeping(folder, Gone())
+    assert sweeping.run(jobs(4)) == "finished"
+    assert sweeping.states() == ["finished"] * 4 and sweeping.runs.told
+
+
 def test_a_starter_that_dies_again_and_again_ends_the_sweep(folder):
     runs = PretendedRuns({"run-0": [StarterDied("no memory")] * 9})
     with pytest.raises(RuntimeError, match="died 3 times: no memory"):
