@@ -130,9 +130,14 @@ class RayCrew:
     def close(self) -> None:
         if not ray.is_initialized():
             return
-        ends = [actor.do.remote("close", 0, [], ()) for actor in self._actors.values()]
+        calls = {call: i for i, call in self._calls.items()}
         with contextlib.suppress(RayError):
-            if ends:
+            done, _ = (
+                ray.wait(list(calls), num_returns=len(calls), timeout=0) if calls else ([], [])
+            )
+            idle = [self._actors[i] for i in map(calls.__getitem__, done) if i in self._actors]
+            ends = [actor.do.remote("close", 0, [], ()) for actor in idle]
+            if ends:  # the others would not hear of it in the call that they are in
                 ray.wait(ends, num_returns=len(ends), timeout=CLOSE_SECONDS)
         for i in list(self._actors):
             self._kill(i)
