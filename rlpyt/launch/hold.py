@@ -108,7 +108,7 @@ def _is_at_work(other: Holder, path: Path) -> bool:
     """Whether a queue that left its name works on; the lock was free, or the disk has none."""
     if other.here:
         return other.alive and other.pid != os.getpid()
-    print(f"waiting to see whether the queue of {other} still works", file=sys.stderr)
+    print(f"waiting to see whether another queue ({other}) still works", file=sys.stderr)
     deadline, before = time.monotonic() + WATCH_SECONDS, _touched(path)
     while time.monotonic() < deadline:
         time.sleep(min(0.5, WATCH_SECONDS / 10))

@@ -84,7 +84,7 @@ def test_a_queue_of_another_machine_is_not_doubled_while_it_beats(elsewhere, mon
     assert hold.holder(elsewhere).host == "node7"
     with hold.held(elsewhere):  # it beats no more
         assert hold.holder(elsewhere).here
-    assert "waiting to see whether the queue of process" in capsys.readouterr().err
+    assert "waiting to see whether another queue (process" in capsys.readouterr().err
 
 
 def test_a_queue_beats_while_it_holds_a_sweep(tmp_path, monkeypatch):

@@ -144,7 +144,7 @@ def test_names_of_runs_are_folders_of_their_own():
     names = [job.name for job in jobs_of(*PPO, "--grid", f"env-kwargs={','.join(wide)}")]
     assert len(set(names)) == 2
     assert max(len(name.encode()) for name in names) < LONGEST + 10  # file systems count bytes
-    folder, _ = parse(["ppo", "--env", f"m:{'é' * 200}"])
+    folder, *_ = parse(["ppo", "--env", f"m:{'é' * 200}"])
     assert len(folder.name.encode()) < LONGEST + 20
 
 
