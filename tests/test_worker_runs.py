@@ -62,22 +62,18 @@ def test_a_signal_during_a_hung_step_ends_the_run_at_its_newest_checkpoint(
     assert resume(tmp_path / "runs" / "run", mode="quiet").status == "finished"
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    ["serial", "workers --workers 2", "replicated --workers 2", "replicated --asynchronous"],
-)
+@pytest.mark.parametrize("sampler", ["serial", "workers --workers 2", "replicated --asynchronous"])
 def test_a_signal_in_long_random_steps_ends_the_run_in_a_moment(sampler, struck, tmp_path, capsys):
     """They beat, so nobody hangs; and there is nothing that could be saved."""
     once = tmp_path / "once"
     struck(signal.SIGINT, once)
     argv = [*ARGV[: ARGV.index("--sampler")], "--sampler", *sampler.split(), "--decorrelate", "10M"]
-    argv += ["--env-kwargs", "column=2", "k=20", "how=none", f"once={once}"]
+    argv += ["--env-kwargs", f"file={once}"]
     argv[1] = "appo" if "--asynchronous" in argv else "ppo"
-    begun = time.monotonic()
+    argv[argv.index("small_workers:Faulty")] = "small_workers:Telling"
     assert main(argv) == 130
-    shown = " ".join(capsys.readouterr().out.split())
-    assert once.exists() and "nothing to save yet" in shown
-    assert time.monotonic() - begun < 8  # 0.3 s of grace; the rest is a start
+    assert time.time() - once.stat().st_mtime < 6  # 0.3 s of grace; else 10 until they are killed
+    assert "nothing to save yet" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_run_that_restarts_a_worker_says_so_in_its_log(tmp_path):
