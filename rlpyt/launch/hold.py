@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, reason_of
 from rlpyt.launch.journal import identity, is_alive
 from rlpyt.logging.text import format_duration
 
@@ -76,10 +76,16 @@ def held(folder: Path) -> Iterator[None]:
                 f"it, or stop it there with Ctrl-C. `rlpyt sweep status {folder}` shows how far it "
                 "is"
             )
-        os.ftruncate(file, 0)
         me = [os.getpid(), identity(os.getpid()), socket.gethostname()]
-        os.pwrite(file, json.dumps(me).encode(), 0)
-        os.fsync(file)
+        try:
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps(me).encode(), 0)
+            os.fsync(file)
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be written ({reason_of(error)}); make room, and give the command "
+                "again"
+            ) from None
         beating = threading.Thread(target=_beat, args=(file, over), daemon=True, name="beat")
         beating.start()
         try:

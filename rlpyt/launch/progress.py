@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -91,6 +92,12 @@ class Output:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
             lines.append(f"killed by {name}{hint}")
         return lines[-TAIL_LINES:]
+
+
+def reason(tail: Sequence[str]) -> str:
+    """The one of a failed run's last lines that says most: not where an environment's error was."""
+    places = ("in environment ", "while environment ")
+    return next((line for line in reversed(tail) if not line.startswith(places)), "")
 
 
 def _readable(line: str) -> str:

@@ -125,6 +125,8 @@ def look_at(folder: Path, width: int | None = None) -> tuple[Sweep, list[str]]:
         head += f" · its queue {'is' if works else 'was'} {holder}"
     sweep = Sweep(folder, status, swept(records, folder))
     below = [] if works else failures(sweep)
+    if status == "stopped" and not below and not any(x.cluster_job for x in records.values()):
+        below = [f"goes on with: rlpyt sweep retry {folder}"]
     if width is None:
         return sweep, [f" {head}", *as_text(rows, 120), *below]
     shown = [*wrap(head, width), *(fit(line, width) for line in as_text(rows, width))]

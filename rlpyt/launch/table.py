@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlpyt.launch.journal import Record, State
-from rlpyt.launch.progress import Progress
+from rlpyt.launch.progress import Progress, reason
 from rlpyt.logging.block import Line
 from rlpyt.logging.displays import Display, Plain
 from rlpyt.logging.text import format_duration, format_return, wrap
@@ -73,7 +73,7 @@ class Screen:
         """Say that a run ended: if it failed always, else in a sweep that is not too long."""
         record = row.record
         if record.state == "failed":
-            last = f": {record.tail[-1]}" if record.tail else ""
+            last = f": {reason(record.tail)}" if record.tail else ""
             self.say(f"failed   {record.job.name} (exit code {record.code}){last}")
             return
         done = counts["finished"] + counts["pruned"]
@@ -150,8 +150,7 @@ def _line(row: Row, names: int) -> Line:
     if row.left_seconds is not None:
         line.append((f"  {format_duration(row.left_seconds)}", "dim"))
     elif record.state == "failed":
-        last = record.tail[-1] if record.tail else ""
-        line.append((f"  exit {record.code}: {last}", "red"))
+        line.append((f"  exit {record.code}: {reason(record.tail)}", "red"))
     return line
 
 

@@ -1,5 +1,6 @@
 """One queue at a time has a sweep, on whatever machine; and others can tell."""
 
+import errno
 import json
 import os
 import subprocess
@@ -62,6 +63,7 @@ def test_a_queue_of_another_machine_is_told_of_and_when_it_was_seen(elsewhere):
     os.utime(elsewhere / hold.LOCK, (then, then))
     sweep, lines = look_at(elsewhere)
     assert (sweep.status, sweep.runs[0].state) == ("stopped", "cut")
+    assert lines[-1] == f"goes on with: rlpyt sweep retry {elsewhere}"
     assert f"its queue was process {os.getpid()} on node7, seen 1:00:00 ago" in lines[0]
 
 
@@ -101,4 +103,16 @@ def test_a_queue_beats_while_it_holds_a_sweep(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / hold.LOCK).mkdir()
     with pytest.raises(UsageError, match="cannot be written .Is a directory."), hold.held(tmp_path):
+        pass
+
+
+def test_a_full_disk_is_named_before_anything_starts(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(hold.os, "pwrite", full)
+    with (
+        pytest.raises(UsageError, match="cannot be written .No space left on device.; make room"),
+        hold.held(tmp_path),
+    ):
         pass

@@ -3,7 +3,7 @@
 import pytest
 
 from rlpyt.errors import UsageError
-from rlpyt.launch.progress import LINE_LETTERS, TAIL_LINES, Output, need
+from rlpyt.launch.progress import LINE_LETTERS, TAIL_LINES, Output, need, reason
 
 
 def test_last_words_are_few_and_short_whatever_a_run_printed(tmp_path):
@@ -20,6 +20,13 @@ def test_last_words_are_few_and_short_whatever_a_run_printed(tmp_path):
     assert tail[-1].startswith("ValueError: ay") and tail[-1].endswith("y at last")
     assert not any("earlier" in line for line in tail)
     assert Output(log).tail(1) == []
+
+
+def test_the_reason_of_a_failure_is_its_error_and_not_the_place_that_is_noted_behind_it():
+    notes = ["in environment 0 of 2 (m:E), step(1)", "while environment 0 of 2 was made"]
+    assert reason(["  raise", "ValueError: on fire", *notes]) == "ValueError: on fire"
+    assert reason(["killed by SIGKILL (out of memory?)"]).startswith("killed")
+    assert reason([]) == reason(notes) == ""
 
 
 @pytest.mark.parametrize("kind", ["file", "others"])
