@@ -118,14 +118,16 @@ def look_at(folder: Path, width: int | None = None) -> tuple[Sweep, list[str]]:
     logs = {name: Log(folder / name).read() for name in records}
     rows = [Row(record, logs[name]) for name, record in records.items()]
     status = "running" if works else "stopped"
-    if all(record.state in ("finished", "pruned") for record in records.values()):
+    if records and all(record.state in ("finished", "pruned") for record in records.values()):
         status = "finished"
     head = f"{folder} · {summary(rows)}"
     if holder is not None and (works or not holder.here):
         head += f" · its queue {'is' if works else 'was'} {holder}"
     sweep = Sweep(folder, status, swept(records, folder))
     below = [] if works else failures(sweep)
-    if status == "stopped" and not below and not any(x.cluster_job for x in records.values()):
+    if not records and not works:
+        below = ["no run was begun here: give the command again that made this folder"]
+    elif status == "stopped" and not below and not any(x.cluster_job for x in records.values()):
         below = [f"goes on with: rlpyt sweep retry {folder}"]
     if width is None:
         return sweep, [f" {head}", *as_text(rows, 120), *below]
@@ -143,6 +145,10 @@ def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
     if cwd.resolve() != Path.cwd():
         folder = folder.resolve()  # the runs are given it where they run
     jobs = [record.job for record in journal.records(events).values()]
+    if not jobs:
+        raise UsageError(
+            f"{folder} has no runs to go on with; give the command again that made this folder"
+        )
     if last.get("backend") == "slurm":
         from rlpyt.launch.slurm import submit
 

@@ -12,7 +12,8 @@ import pytest
 
 from rlpyt.errors import UsageError
 from rlpyt.launch import hold, journal
-from rlpyt.launch.sweep import look_at
+from rlpyt.launch.options import QueueOptions
+from rlpyt.launch.sweep import go_on, look_at
 
 HOLD = "from pathlib import Path; from rlpyt.launch import hold\n"
 HOLD += "with hold.held(Path('.')): print('held', flush=True); input()"
@@ -42,6 +43,14 @@ def test_two_queues_are_refused_and_a_killed_ones_lock_is_free(tmp_path, monkeyp
         with hold.held(tmp_path):
             assert hold.holder(tmp_path).pid == os.getpid()
     assert hold.holder(tmp_path) is None
+
+
+def test_a_sweep_of_which_nothing_was_begun_is_not_finished(tmp_path):
+    journal.Journal(tmp_path).close()
+    sweep, lines = look_at(tmp_path)
+    assert sweep.status == "stopped" and "no run was begun here" in lines[-1]
+    with pytest.raises(UsageError, match="has no runs to go on with"):
+        go_on(tmp_path, QueueOptions())
 
 
 @pytest.fixture
