@@ -146,7 +146,8 @@ def test_a_run_is_the_run_that_its_command_makes_and_what_cannot_be_is_refused(w
     assert not events("start")
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert " of 1 CPU on " in out and "1/1" in out  # on as many nodes as other tests have left
+    # On as many nodes as other tests have left; with a glance at a GPU, which it does not take.
+    assert " of 1 CPU on " in out and "1/1" in out
     (event,) = events("end")
     assert (event["state"], event["code"]) == ("finished", 0)
     assert record(event["run"])["env_steps"] >= 200
