@@ -90,6 +90,12 @@ def expand(
         flags: all options of `rlpyt train`.
         parse: checks each command.
     """
+    varied_names = Counter(name.replace("_", "-") for axis in axes for name in axis.names)
+    if twice := [name for name, count in varied_names.items() if count > 1]:
+        raise UsageError(
+            f"--grid: {twice[0]} stands there twice; give its values together: "
+            f"{twice[0]}=value,value"
+        )
     jobs: list[Job] = []
     of: dict[Run, Job] = {}
     points = list(itertools.product(*(axis.points for axis in axes)))
