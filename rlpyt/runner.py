@@ -105,7 +105,9 @@ class Runner:
                 raise
             self.ranks.failed(error)
             self.saved = False
-            self.console.message(f"{error}; what came after the newest checkpoint is lost")
+            lost = "what came after the newest checkpoint is lost"
+            some = self.episodes.env_steps > 0
+            self.console.message(f"{error}; {lost if some else 'there is nothing to save yet'}")
             return self.stop.name
 
     def _train(self) -> str:

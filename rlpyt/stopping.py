@@ -6,17 +6,34 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _asked_at: float | None = None
 _asked_by = 0
+_told: Callable[[], bool] | None = None  # by another process
 
 
 def asked_at() -> float | None:
     """When (`time.monotonic`) the run was asked to stop; None: it was not, or it has ended."""
     return _asked_at
+
+
+def is_asked() -> bool:
+    """Whether this process is to stop: by a signal, or by the word of the one that started it."""
+    return _asked_at is not None or (_told is not None and _told())
+
+
+def listen_to(told: Callable[[], bool]) -> None:
+    """Have another process say whether this one is to stop.
+
+    Args:
+        told: cheap, and called often.
+    """
+    global _told
+    _told = told
 
 
 def exit_code() -> int:

@@ -15,7 +15,7 @@ import rlpyt
 # A node that says nothing is taken for dead after 6 s instead of 30.
 WATCHFUL = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500}
 WATCHFUL |= {"health_check_timeout_ms": 1000, "health_check_failure_threshold": 12}
-NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+NODE: dict[str, Any] = {"num_cpus": 1, "num_gpus": 1, "object_store_memory": 80 * 2**20}
 ALONE = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
 
 # `python -m rlpyt` of a run finds this in its working directory, in the place of rlpyt.
@@ -73,7 +73,7 @@ def pretend() -> None:
 
 @contextmanager
 def two_nodes() -> Iterator[Any]:
-    """A head and another node, of a CPU each."""
+    """A head and another node, of a CPU and, as they say, a GPU each."""
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

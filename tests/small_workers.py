@@ -121,6 +121,20 @@ class Slow(Faulty):
         return super().step(action)
 
 
+class Telling(CountEnv):
+    """Leaves a file when any column was stepped."""
+
+    def __init__(self, rank: int = 0, file: str = "") -> None:
+        super().__init__(9, column=rank)
+        self.file = file
+
+    def step(self, action: Any) -> Step:
+        if self.file:
+            with open(self.file, "w"):
+                self.file = ""
+        return super().step(action)
+
+
 class Stuck(Faulty):
     """Cannot be closed where it was stepped: the call never returns."""
 

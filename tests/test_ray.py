@@ -146,7 +146,8 @@ def test_a_run_is_the_run_that_its_command_makes_and_what_cannot_be_is_refused(w
     assert not events("start")
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert " of 1 CPU on " in out and "1/1" in out  # on as many nodes as other tests have left
+    # On as many nodes as other tests have left; with a glance at a GPU, which it does not take.
+    assert " of 1 CPU on " in out and "1/1" in out
     (event,) = events("end")
     assert (event["state"], event["code"]) == ("finished", 0)
     assert record(event["run"])["env_steps"] >= 200
@@ -180,6 +181,8 @@ def test_an_asynchronous_run_goes_on_without_a_replica_that_is_killed(
     assert (tmp_path / "failed").exists()
     assert outcome.status == "finished" and 800 <= outcome.runner.episodes.env_steps < 804
     assert np.isclose(column(outcome.folder, "replay/ratio")[-1], 4.0, rtol=0.05)
+    assert column(outcome.folder, "workers/restarts")[-1] == 1
+    assert outcome.runner.parts.sampler._restarts == 0  # it alone: nobody else began anew
 
 
 def test_a_node_that_does_not_see_the_sweeps_folder_says_so(monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,20 @@ def test_a_signal_during_a_hung_step_ends_the_run_at_its_newest_checkpoint(
     assert record["env_steps"] == newest > 300
     assert f"not saved since {newest:,} env steps" in shown
     assert resume(tmp_path / "runs" / "run", mode="quiet").status == "finished"
+
+
+@pytest.mark.parametrize("sampler", ["serial", "workers --workers 2", "replicated --asynchronous"])
+def test_a_signal_in_long_random_steps_ends_the_run_in_a_moment(sampler, struck, tmp_path, capsys):
+    """They beat, so nobody hangs; and there is nothing that could be saved."""
+    once = tmp_path / "once"
+    struck(signal.SIGINT, once)
+    argv = [*ARGV[: ARGV.index("--sampler")], "--sampler", *sampler.split(), "--decorrelate", "10M"]
+    argv += ["--env-kwargs", f"file={once}"]
+    argv[1] = "appo" if "--asynchronous" in argv else "ppo"
+    argv[argv.index("small_workers:Faulty")] = "small_workers:Telling"
+    assert main(argv) == 130
+    assert time.time() - once.stat().st_mtime < 6  # 0.3 s of grace; else 10 until they are killed
+    assert "nothing to save yet" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_run_that_restarts_a_worker_says_so_in_its_log(tmp_path):

@@ -62,6 +62,8 @@ def sweep(
 
     seeded = "seed" in given
     how, fixed = queue_and_fixed(given, QueueOptions())
+    if seeds == [] or seeds == ():
+        raise UsageError("seeds=[] are no runs; leave it out for seed 0 alone")
     counts = () if seeds is None else (seeds,) if isinstance(seeds, int) else tuple(seeds)
     options = SweepOptions(
         (algos,) if isinstance(algos, str) else tuple(algos),

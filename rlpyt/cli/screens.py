@@ -61,17 +61,19 @@ exit codes: 0 done, 1 error, 2 usage, 75 stopped by SIGTERM and saved, 130 Ctrl-
 SIGTERM and not saved."""
 
 SWEEP = """\
-Any option of rlpyt train may be given too, and then holds for all runs. Ctrl-C saves and stops; the
-same command goes on where it was: what has finished is left, what was cut is resumed.
+Any option of rlpyt train may be given too, and then holds for all runs. What
+they print is in the folder's logs/. Ctrl-C saves and stops; the same command
+goes on where it was: what has finished is left, what was cut is resumed.
 
   rlpyt sweep ppo dqn --env CartPole-v1 Acrobot-v1 --seeds 5
-  rlpyt sweep ppo --env CartPole-v1 --seeds 3 --grid learning-rate=1e-4,3e-4 horizon=64,128
-  rlpyt sweep sac --env Pendulum-v1 --grid gamma=0.9,0.99 --env-steps 20k --dry-run
+  rlpyt sweep ppo --env CartPole-v1 --grid lr=1e-4,3e-4 horizon=64,128
+  rlpyt sweep sac --env Pendulum-v1 --grid gamma=0.9,0.99 --dry-run
   rlpyt sweep ppo --env CartPole-v1 --seeds 100 --backend ray
-  rlpyt sweep status FOLDER        what became of a sweep so far
-  rlpyt sweep retry FOLDER         go on with it, and try again what failed
+  rlpyt sweep status FOLDER   what became of a sweep so far
+  rlpyt sweep retry FOLDER    go on with it, and try again what failed
 
-exit codes: 0 all finished, 1 some did not, 2 usage, 75 stopped by SIGTERM and saved, 130 Ctrl-C."""
+exit codes: 0 all finished, 1 some did not, 2 usage, 75 stopped by SIGTERM and
+saved, 130 Ctrl-C."""
 
 TUNE = """\
 Any option of rlpyt train may be given too, and then holds for all runs. The trials lie in the

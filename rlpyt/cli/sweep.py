@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from rlpyt.errors import UsageError
 from rlpyt.flags import Flag, flags_of
 from rlpyt.launch.options import QueueOptions
 from rlpyt.run import ALGORITHMS, Run
+from rlpyt.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from rlpyt.launch.jobs import Axis, Job
@@ -94,7 +97,8 @@ class StatusOptions:
 
 @dataclass(frozen=True)
 class RetryOptions:
-    """Go on with a sweep, and try again what failed, however often it did."""
+    """Go on with a sweep, and try again what failed, however often it did. What is not given of
+    the queue is as it was."""
 
     folder: Annotated[str, Positional, arg(metavar="FOLDER")] = ""
     """The sweep's folder."""
@@ -178,6 +182,12 @@ def expanded(
             "which algorithm? rlpyt sweep ALGORITHM ... --env ID ..., with some of "
             f"{', '.join(ALGORITHMS)}"
         )
+    for algo in options.algos:
+        if algo not in ALGORITHMS:
+            raise UsageError(
+                f"{algo!r} is no algorithm{did_you_mean(algo, [*ALGORITHMS, 'status', 'retry'])}; "
+                f"there are {', '.join(ALGORITHMS)}"
+            )
     if not options.env:
         raise UsageError("--env is missing: which environments?")
     varied = {name.replace("_", "-") for axis in axes for name in axis.names}
@@ -190,6 +200,10 @@ def expanded(
     seeds = None if seeded or "seed" in varied else list(few or [0])
     if options.seeds == (0,):
         raise UsageError("--seeds=0 are no runs; for seed 0 alone give --seed 0")
+    if negative := [seed for seed in options.seeds if seed < 0]:
+        raise UsageError(f"--seeds {negative[0]} must not be negative")
+    if empty := ["/".join(axis.names) for axis in axes if not axis.points]:
+        raise UsageError(f"grid: {empty[0]} has no values, which are no runs; give it one")
     flags = run_flags(options)
     jobs = expand(options.algos, options.env, seeds, axes, fixed, flags, run_of)
     name = options.name or sweep_name(jobs, options.algos, options.env)
@@ -236,7 +250,9 @@ def _status(argv: Sequence[str]) -> int:
         return 0
     from rlpyt.launch.sweep import look_at
 
-    found, lines = look_at(Path(options.folder))
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    found, lines = look_at(Path(options.folder), width)
     print(json.dumps(found.as_dict()) if options.json else "\n".join(lines))
     return 0
 

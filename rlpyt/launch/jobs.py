@@ -15,7 +15,7 @@ from rlpyt.errors import UsageError
 from rlpyt.flags import Flag
 from rlpyt.run import Run
 
-LONGEST = 150  # characters of a folder's name; file systems take 255, and names get suffixes
+LONGEST = 150  # bytes of a folder's name; file systems take 255, and names get suffixes
 Parse = Callable[[Sequence[str]], Run]
 """Reads what `rlpyt train` is given, or raises a UsageError."""
 
@@ -90,6 +90,12 @@ def expand(
         flags: all options of `rlpyt train`.
         parse: checks each command.
     """
+    varied_names = Counter(name.replace("_", "-") for axis in axes for name in axis.names)
+    if twice := [name for name, count in varied_names.items() if count > 1]:
+        raise UsageError(
+            f"--grid: {twice[0]} stands there twice; give its values together: "
+            f"{twice[0]}=value,value"
+        )
     jobs: list[Job] = []
     of: dict[Run, Job] = {}
     points = list(itertools.product(*(axis.points for axis in axes)))
@@ -134,7 +140,8 @@ def sweep_name(jobs: Sequence[Job], algos: Sequence[str], envs: Sequence[str]) -
     """A folder's name that the same jobs have again, and no others."""
     content = "\n".join(sorted(shlex.join(job.options) for job in jobs))
     shown = [*envs[:2], *([f"and-{len(envs) - 2}-more"] if len(envs) > 2 else [])]
-    return f"{_clean('-'.join(shown))}__{'-'.join(algos)}__{_digest(content)}"
+    name = f"{_clean('-'.join(shown))}__{'-'.join(algos)}"
+    return f"{_short(name)}__{_digest(content)}"
 
 
 def split(text: str, comma: str) -> list[str]:
@@ -167,7 +174,13 @@ def _told_apart(jobs: Sequence[Job]) -> list[Job]:
 
 def _name(parts: Sequence[str], options: Sequence[str]) -> str:
     name = "__".join(_clean(part) for part in parts if part)
-    return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{_digest(shlex.join(options))}"
+    short = _short(name)
+    return name if short == name else f"{short}-{_digest(shlex.join(options))}"
+
+
+def _short(name: str) -> str:
+    """As much of a name as a folder's can have."""
+    return name.encode(errors="replace")[:LONGEST].decode(errors="ignore")
 
 
 def _clean(text: str) -> str:
@@ -175,4 +188,4 @@ def _clean(text: str) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

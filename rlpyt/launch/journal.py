@@ -10,15 +10,14 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, reason_of
 from rlpyt.launch.jobs import Job
 
-FILE, LOCK = "journal.jsonl", "queue.lock"
+FILE = "journal.jsonl"
 FORMAT = 1
 State = Literal["queued", "running", "finished", "failed", "cut", "pruned"]
 """cut: stopped before its end, and to be gone on with; pruned: stopped because others do better."""
@@ -60,10 +59,10 @@ class Record:
 
 
 class Journal:
-    """Appends to a sweep's journal; whoever writes holds the sweep (`held`)."""
+    """Appends to a sweep's journal; whoever writes holds the sweep (`hold.held`)."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / FILE
+        self._path = path = folder / FILE
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
@@ -80,11 +79,18 @@ class Journal:
         text = "".join(json.dumps({"time": now, **event}) + "\n" for event in events)
         rest = memoryview(text.encode())
         while rest:
-            rest = rest[os.write(self._file, rest) :]
+            rest = self._written(rest)
         os.fsync(self._file)
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _written(self, rest: memoryview) -> memoryview:
+        try:
+            return rest[os.write(self._file, rest) :]
+        except OSError as error:
+            why = f"{reason_of(error)}; {self._path} not written: the sweep ends"
+            raise OSError(error.errno, f"{why}, and the same command goes on later") from error
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -98,7 +104,8 @@ def read(folder: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise UsageError(f"{folder / FILE} cannot be read: {error}") from None
     events = list(_whole(text))
-    newer = [e["format"] for e in events if e["event"] == "queue" and e["format"] > FORMAT]
+    formats = [e.get("format") for e in events if e["event"] == "queue"]
+    newer = [x for x in formats if isinstance(x, int) and x > FORMAT]
     if newer:
         raise UsageError(
             f"{folder / FILE} has format {max(newer)}, this rlpyt reads up to {FORMAT}; install a "
@@ -111,14 +118,13 @@ def records(events: list[dict[str, Any]]) -> dict[str, Record]:
     """What became of each job, by name."""
     found: dict[str, Record] = {}
     for event in events:
-        kind = event["event"]
-        if kind == "job":
-            job = Job(event["run"], tuple(event["options"]), event["env_steps"], event["kind"])
-            found.setdefault(job.name, Record(job))
-            continue
-        record = found.get(event.get("run", ""))
-        if record is not None:
-            _apply(kind, event, record)
+        try:
+            _take_up(event, found)
+        except (KeyError, TypeError, AttributeError):
+            raise UsageError(
+                f"{FILE} has a line that no queue wrote: {json.dumps(event)[:200]}; take it out, "
+                "or restore a copy of the file"
+            ) from None
     return found
 
 
@@ -126,6 +132,14 @@ def job_event(job: Job) -> dict[str, Any]:
     """What a journal says of a job when it is taken up."""
     about = {"options": job.options, "env_steps": job.env_steps, "kind": job.kind}
     return {"event": "job", "run": job.name, **about}
+
+
+def _take_up(event: Mapping[str, Any], found: dict[str, Record]) -> None:
+    if event["event"] == "job":
+        job = Job(event["run"], tuple(event["options"]), event["env_steps"], event["kind"])
+        found.setdefault(job.name, Record(job))
+    elif (record := found.get(event.get("run", ""))) is not None:
+        _apply(event["event"], event, record)
 
 
 def _apply(kind: str, event: Mapping[str, Any], record: Record) -> None:
@@ -150,34 +164,6 @@ def _whole(text: str) -> Iterator[dict[str, Any]]:
             yield event
 
 
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Keep other queues from this sweep meanwhile; the system lets go when this process ends."""
-    path = folder / LOCK
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        other = holder(folder)
-        if not _lock(file) or other not in (None, os.getpid()):
-            raise UsageError(
-                f"{folder} is being run by another queue{f' (process {other})' if other else ''}; "
-                "wait for it, or stop it there with Ctrl-C. `rlpyt sweep status "
-                f"{folder}` shows how far it is"
-            )
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps([os.getpid(), identity(os.getpid())]).encode(), 0)
-        os.fsync(file)
-        yield
-        os.ftruncate(file, 0)
-    finally:
-        os.close(file)
-
-
-def holder(folder: Path) -> int | None:
-    """The process of the queue that runs a sweep now; None where there is none."""
-    found = _holder(folder / LOCK)
-    return found[0] if found and is_alive(*found) else None
-
-
 def identity(pid: int) -> str:
     """What tells a process from a later one with the same number; "" where it has ended."""
     try:
@@ -200,31 +186,12 @@ def is_alive(pid: int, was: str) -> bool:
 
 
 def _boot() -> str:
+    """Where numbers of processes mean the same: containers of a machine have their own."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return ""
-
-
-def _holder(path: Path) -> tuple[int, str] | None:
-    try:
-        pid, was = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return int(pid), str(was)
-
-
-def _lock(file: int) -> bool:
-    """Whether the lock was free; some network disks and Windows have none, and count as free."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        pass
-    return True
 
 
 def _sync_folder(folder: Path) -> None:

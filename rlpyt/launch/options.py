@@ -39,8 +39,8 @@ class QueueOptions:
     """Interpreter of the runs, with this rlpyt installed; unset: the one that runs this."""
 
     preload: bool = True
-    """Fork runs from a process that has PyTorch loaded, which takes 2 s off each one's start;
-    --no-preload gives each an interpreter of its own."""
+    """Fork runs from a process that has PyTorch loaded. With --no-preload each has an interpreter
+    of its own, and starts 2 s later."""
 
     @property
     def ranks(self) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,7 +17,8 @@ from rlpyt.folder import RunFolder
 from rlpyt.logging import csv
 
 TRAIN, EVALUATION = "rollout/return_mean", "eval/return_mean"
-TAIL_LINES = 20
+TAIL_LINES, LINE_LETTERS = 20, 500
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 Need = Literal["train", "resume", "nothing", "wait"]
 
 
@@ -80,7 +83,8 @@ class Output:
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(self._start, end - (1 << 14)))
-            lines = [x for x in file.read().decode(errors="replace").splitlines() if x.strip()]
+            text = file.read().decode(errors="replace")
+            lines = [x for line in text.splitlines() if (x := _readable(line)).strip()]
         if code == 0:
             lines.append("ended with exit code 0 before its end; does the environment exit?")
         if code is not None and code < 0:
@@ -88,6 +92,19 @@ class Output:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
             lines.append(f"killed by {name}{hint}")
         return lines[-TAIL_LINES:]
+
+
+def reason(tail: Sequence[str]) -> str:
+    """The one of a failed run's last lines that says most: not where an environment's error was."""
+    places = ("in environment ", "while environment ")
+    return next((line for line in reversed(tail) if not line.startswith(places)), "")
+
+
+def _readable(line: str) -> str:
+    """A line without what would move a terminal's cursor, and the middle of a very long one."""
+    line = _CONTROL.sub("", line)
+    half = LINE_LETTERS // 2
+    return line if len(line) <= LINE_LETTERS else f"{line[:half]} … {line[-half:]}"
 
 
 def need(folder: Path) -> Need:
@@ -152,7 +169,13 @@ def is_held(folder: Path) -> bool:
 
 def _remove_empty(folder: Path) -> bool:
     """Remove a folder that holds nothing but what a run was killed in writing."""
-    if {path.name for path in folder.iterdir()} - {".run.json.part"}:
+    try:
+        inside = {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be read as a run's folder ({error.strerror}); move it away"
+        ) from None
+    if inside - {".run.json.part"}:
         raise UsageError(
             f"{folder} holds files and no run.json, so that no run can be made there; move it away"
         )

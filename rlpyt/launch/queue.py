@@ -3,58 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.launch import estimate, leftovers
+from rlpyt.launch import leftovers
 from rlpyt.launch.children import StarterDied
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record, State, identity, job_event
 from rlpyt.launch.place import Runs
-from rlpyt.launch.progress import (
-    EVALUATION,
-    Log,
-    Output,
-    Progress,
-    is_finished,
-    need,
-    was_stopped,
-)
+from rlpyt.launch.progress import EVALUATION, Output, need
+from rlpyt.launch.shown import Attempt, Shown
 from rlpyt.launch.slots import Slot
 from rlpyt.launch.source import NoMore, Source
-from rlpyt.launch.table import Row, Screen, summary
+from rlpyt.launch.table import Screen
+from rlpyt.launch.verdict import SEEN_SECONDS, judge, may_be_late
 from rlpyt.stopping import StopSignal
 
 HEAR_SECONDS = 0.2
 LOOK_SECONDS = 1.0  # between readings of what runs wrote
 GRACE_SECONDS = 20.0  # for a run that was asked to stop to save what it has
 STARTERS = 3  # that may die one after the other without a run that ended
+WAIT_SECONDS = 5.0  # a run that outlives its queue needs less
 LOGS = "logs"
-STOPPED = (75, 130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes of a run that was stopped
 SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
-
-
-@dataclass
-class Attempt:
-    """A job in its slot."""
-
-    slot: Slot
-    output: Output
-    steps_then: int  # env steps when it began
-    begun: float | None = None  # None until its process is there
-    pruned: bool = False  # its source wanted it to end
-    kill_at: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Since it began."""
-        return 0.0 if self.begun is None else time.monotonic() - self.begun
 
 
 class Queue:
@@ -87,11 +64,13 @@ class Queue:
         self.folder, self.records, self.slots = folder, records, slots
         self.busy_seconds = 0.0  # of all slots together
         self._book, self._screen, self._open_children = book, screen, open_children
-        self._retries, self._source, self._column = retries, source or NoMore(), column
+        self._retries, self._source = retries, source or NoMore()
         self._children: Runs
         self._todo: deque[str] = deque()
         self._running: dict[str, Attempt] = {}
-        self._logs: dict[str, Log] = {}
+        self._late: dict[str, Attempt] = {}  # over, and their folders do not say yet that all is
+        self._shown = Shown(folder, records, screen, column)
+        self._waits: dict[str, float] = {}  # for another process that has a run, since when
         self._begun = self._looked = time.monotonic()
         self._took: float | None = None
         self._starters = 0
@@ -119,6 +98,7 @@ class Queue:
                 self._begun = time.monotonic()
                 while self._go_on(stop.name):
                     self._hear()
+                    self._look_again()
                     self._look()
                 self._took = self.seconds
                 self._draw()
@@ -128,17 +108,6 @@ class Queue:
         outcome = self._stop or "finished"
         self._book.write("stopped", why=outcome)
         return outcome
-
-    def counts(self) -> Counter[str]:
-        """How many jobs there are of each state."""
-        return Counter(record.state for record in self.records.values())
-
-    def row(self, name: str) -> Row:
-        """A job as it is shown."""
-        record, attempt = self.records[name], self._running.get(name)
-        progress = Progress() if record.state == "queued" else self._log(name).read()
-        left = None if attempt is None else self._left_of(name, attempt)
-        return Row(record, progress, left)
 
     def _recover(self) -> None:
         """Take up what an earlier queue left: runs that live on are ended, and gone on with."""
@@ -173,7 +142,7 @@ class Queue:
         for name, attempt in self._running.items():
             if attempt.kill_at is not None and time.monotonic() > attempt.kill_at:
                 self._children.signal(name, signal.SIGKILL)
-        if self._running:
+        if self._running or self._late:
             return True
         return not self._stop and (bool(self._todo) or self._source.more())
 
@@ -199,6 +168,7 @@ class Queue:
                         self._note(name, "finished", 0, 0.0)
                         self._over(name)
                     case "wait":
+                        self._tell_of_wait(name)
                         self._todo.append(name)
                     case _:
                         return name
@@ -211,15 +181,24 @@ class Queue:
                 return self._next(drawing)
         return None
 
+    def _tell_of_wait(self, name: str) -> None:
+        """Say once that somebody else has a run, unless it is for a moment."""
+        now = time.monotonic()
+        since = self._waits.setdefault(name, now)
+        if now - since >= WAIT_SECONDS:
+            self._screen.say(f"waiting for {name}, which another process trains")
+            self._waits[name] = math.inf
+
     def _start(self, name: str, slot: Slot) -> None:
         folder = self.folder / name
         output = Output(self.folder / LOGS / f"{name}.log")
         resumed = need(folder) == "resume"
         job = self.records[name].job
         argv = ["resume", str(folder)] if resumed else job.train(self.folder)
-        attempt = Attempt(slot, output, self._log(name).read().env_steps)
+        attempt = Attempt(slot, output, self._shown.progress(name).env_steps)
         self._running[name] = attempt
-        self._children.start(name, argv, slot, output.path)
+        with contextlib.suppress(StarterDied):  # which is heard of next
+            self._children.start(name, argv, slot, output.path)
 
     def _hear(self) -> None:
         try:
@@ -239,8 +218,20 @@ class Queue:
         if ended and not self._signal.name:
             self._fill(drawing=False)  # no slot waits for what is written of the run before
         for name, attempt, code in ended:
-            self._starters = 0
-            self._ended(name, attempt, code)
+            self._starters, attempt.over = 0, time.monotonic()
+            if may_be_late(self.folder / name, code):
+                self._late[name] = attempt
+            else:
+                self._ended(name, attempt, code)
+
+    def _look_again(self) -> None:
+        """Take up ends whose folders say by now that all is done, or had time to say so."""
+        for name, attempt in list(self._late.items()):
+            assert attempt.over is not None
+            over = time.monotonic() - attempt.over > SEEN_SECONDS
+            if over or not may_be_late(self.folder / name, 0):
+                del self._late[name]
+                self._ended(name, attempt, 0)
 
     def _began(self, name: str, attempt: Attempt, answer: Mapping[str, Any]) -> None:
         """Take up that a run has a process: here, or on the node that its answer names."""
@@ -269,10 +260,12 @@ class Queue:
         """Take up an end; a code of None says that the run was lost with what ran it."""
         record = self.records[name]
         self.busy_seconds += attempt.seconds
-        state = self._judge(name, code, attempt)
+        killed, pruned = bool(self._stop), attempt.pruned
+        state = judge(self.folder / name, code, attempt.seconds, pruned=pruned, killed=killed)
         stranger = state == "cut" and not self._stop and not starter_died
-        if code is None and stranger:  # its node died, as long as it gets further each time
-            stranger = self._log(name).read().env_steps <= attempt.steps_then
+        if code is None and stranger:  # no fault of a run that gets further each time, or had not
+            further = self._shown.progress(name).env_steps > attempt.steps_then  # begun
+            stranger = attempt.begun is not None and not further
         tail = attempt.output.tail(code) if state == "failed" else []
         self._note(name, state, code, attempt.seconds, tail, stranger=stranger)
         if state == "cut" and (not stranger or record.failures <= self._retries):
@@ -285,17 +278,7 @@ class Queue:
     def _over(self, name: str) -> None:
         """Tell the source that a job will not run again."""
         record = self.records[name]
-        self._source.ended(record.job, record.state, self._log(name).read())
-
-    def _judge(self, name: str, code: int | None, attempt: Attempt) -> State:
-        """What an exit code means, and what the run's folder says."""
-        if code == 0 and is_finished(self.folder / name):
-            return "finished"
-        if attempt.pruned:
-            return "pruned"
-        stopped = code is None or code in STOPPED or (bool(self._stop) and code == -signal.SIGKILL)
-        stopped |= code == 1 and was_stopped(self.folder / name, attempt.seconds)
-        return "cut" if stopped else "failed"
+        self._source.ended(record.job, record.state, self._shown.progress(name))
 
     def _note(
         self,
@@ -317,7 +300,7 @@ class Queue:
         self._book.write("end", run=name, **event)
         record = self.records[name]
         record.end(event)
-        self._screen.ended(self.row(name), self.counts(), self._left())
+        self._shown.ended(name, self._running, len(self.slots))
 
     def _end(self, name: str, attempt: Attempt, number: int) -> None:
         """Ask a run to save and end; it is killed where it does not."""
@@ -331,24 +314,11 @@ class Queue:
             return
         self._looked = now
         for name, attempt in self._running.items():
-            job, progress = self.records[name].job, self._log(name).read()
+            job, progress = self.records[name].job, self._shown.progress(name)
             if not self._stop and not attempt.pruned and self._source.seen(job, progress):
                 attempt.pruned = True
                 self._end(name, attempt, signal.SIGTERM)
         self._draw()
 
     def _draw(self) -> None:
-        if self._screen.live:
-            rows = [self.row(name) for name in self.records]
-            self._screen.draw(rows, summary(rows, self.seconds, self._left()))
-
-    def _left_of(self, name: str, attempt: Attempt) -> float | None:
-        now, total = self._log(name).read().env_steps, self.records[name].job.env_steps
-        return estimate.of_run(now - attempt.steps_then, total - now, attempt.seconds)
-
-    def _left(self) -> float | None:
-        running = {n: (self._left_of(n, a), a.seconds) for n, a in self._running.items()}
-        return estimate.of_all(self.records.values(), running, len(self.slots))
-
-    def _log(self, name: str) -> Log:
-        return self._logs.setdefault(name, Log(self.folder / name, self._column))
+        self._shown.draw(self._running, len(self.slots), self.seconds)

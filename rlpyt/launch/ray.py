@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +26,14 @@ from rlpyt.launch.options import QueueOptions
 from rlpyt.launch.place import Opened, look
 from rlpyt.launch.ray_run import RayRun
 from rlpyt.launch.slots import Slot, check_threads
-from rlpyt.processes.cluster import NAMESPACE, alive_nodes, connect, last_line
+from rlpyt.processes.cluster import NAMESPACE, alive_nodes, connect, is_there, last_line
 
 LOOK_SECONDS = 180.0  # for a node to make an agent of each kind of run
 FREE_SECONDS = 120.0  # for an earlier queue's actor of a run to be gone
 KILLED_SECONDS = 10.0  # for a run that was killed to be over
 COUNT_SECONDS = 5.0  # between looks at which nodes there are
+LOST = 5  # actors of a run that may be lost one after the other before one has begun it
+GLANCE = 0.001  # of a GPU: enough to see it, and takes no run's place
 _CALLS = 4  # at once in an actor: one waits while another sends a signal
 
 
@@ -58,6 +61,8 @@ class RayCluster:
         self._cpus = options.cpus_per_run or 1
         shared = options.runs_per_gpu
         self._gpus = 1 / shared if shared else float(options.gpus_per_run or 0)
+        self._open_question = not shared and options.gpus_per_run is None  # whether runs take GPUs
+        self._kind: Any = ray.remote(RayRun)  # exported to the nodes once
 
     def open(self, jobs: Sequence[Job]) -> Opened:
         """Connect to the cluster, and look at one run of each kind on one of its nodes."""
@@ -66,12 +71,11 @@ class RayCluster:
                 check_threads(job.run.loop.threads, self.slots(1))
         runs = self.again()
         try:
-            if not runs.slots:
-                raise UsageError(
-                    f"no node of the cluster has {self._needs()}; choose fewer with "
-                    "--cpus-per-run and --gpus-per-run, or give --slots to wait for one that has"
-                )
-            look(runs, jobs)
+            self._check_room(runs)
+            if look(runs, jobs) and self._open_question:
+                self._gpus = 1.0
+                runs.slots[:] = self.slots(self.room())
+                self._check_room(runs)
         except BaseException:
             runs.close()
             raise
@@ -91,12 +95,40 @@ class RayCluster:
         """How many runs fit on the nodes that are alive, or are wanted whatever there is."""
         return self.options.slots or sum(self._fit(node) for node in alive_nodes())
 
-    def actor(self, **given: Any) -> Any:
-        """A new actor for a run."""
+    def actor(self, name: str) -> Any:
+        """A new actor for the run of this name; None where an actor has the name already."""
+        own = f"{self.folder / name}"
+        if is_there(own):
+            return None
+        try:
+            return self._made(name=own, namespace=NAMESPACE)
+        except ValueError:
+            if is_there(own):  # since a moment ago
+                return None
+            raise
+
+    def looker(self) -> Any:
+        """A new actor that looks at runs, and takes no run's place where it can do without."""
+        if self._gpus:
+            return self._made()
+        return self._made(num_cpus=0, num_gpus=GLANCE if self.glances else 0)
+
+    @property
+    def glances(self) -> bool:
+        """Whether it is to be found out if runs take a GPU: nobody has said, and there are some."""
+        return self._open_question and any(node.get("GPU") for node in alive_nodes())
+
+    def _made(self, **given: Any) -> Any:
         resources = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_concurrency": _CALLS}
-        made = ray.remote(RayRun).options(**{**resources, **given})
-        options = self.options
-        return made.remote(str(self.folder), self._cwd, options.python, self._cpus, options.ranks)
+        kind, options = self._kind.options(**{**resources, **given}), self.options
+        return kind.remote(str(self.folder), self._cwd, options.python, self._cpus, options.ranks)
+
+    def _check_room(self, runs: RayRuns) -> None:
+        if not runs.slots:
+            raise UsageError(
+                f"no node of the cluster has {self._needs()}; choose fewer with --cpus-per-run and "
+                "--gpus-per-run, or give --slots to wait for one that has"
+            )
 
     def _fit(self, has: Mapping[str, float]) -> int:
         by_cpus = int(has.get("CPU", 0) / self._cpus)
@@ -135,16 +167,18 @@ class RayRuns:
         self._counted = time.monotonic()
         self._waiting: dict[str, tuple[float, list[str], Path]] = {}  # for their actor's name
         self._placed: dict[str, _Placed] = {}
+        self._lost_before: Counter[str] = Counter()  # actors of each run that has not begun
         self._answers: list[dict[str, Any]] = []
 
     def look(self, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """Make the agents of some runs on a node: their devices, or what is wrong with them."""
-        busy = {} if self._cluster.options.gpus_per_run else {"num_cpus": 0}  # takes no run's place
-        actor = self._cluster.actor(**busy)
+        actor = self._cluster.looker()
         try:
             seen: Any = ray.get(actor.look.remote(list(map(list, commands))), timeout=LOOK_SECONDS)
         except GetTimeoutError:
             late = f"no node of the cluster had looked at it after {LOOK_SECONDS:.0f} s"
+            if self._cluster.glances:
+                late += "; no run is given a GPU: if they are to have one, give --gpus-per-run 1"
             return [{"error": late}] * len(commands)
         except RayError as error:
             raise UsageError(
@@ -216,9 +250,11 @@ class RayRuns:
         """Ask Ray for a run's actor, unless an earlier queue's still has its name."""
         until, argv, log = self._waiting[name]
         try:
-            own = f"{self._cluster.folder / name}"
-            actor = self._cluster.actor(name=own, namespace=NAMESPACE)
-        except ValueError:
+            actor = self._cluster.actor(name)
+        except (ValueError, RayError) as error:
+            self._refuse(name, log, f"Ray cannot make its actor: {last_line(error)}")
+            return
+        if actor is None:
             if time.monotonic() > until:
                 self._refuse(name, log, "another queue has it in this Ray cluster")
             return
@@ -233,7 +269,7 @@ class RayRuns:
             self._refuse(name, placed.log, str(error))
             return
         except RayError as error:
-            self._lost(name, placed, str(error))
+            self._lost(name, placed, error)
             return
         if placed.started:
             self._over(name, said)
@@ -241,6 +277,7 @@ class RayRuns:
             self._refuse(name, placed.log, said["refused"])
         else:
             placed.started, placed.call = True, placed.actor.wait.remote()
+            del self._lost_before[name]
             self._answers.append({"started": name, "pid": None, "node": said["node"]})
 
     def _give_up(self) -> None:
@@ -250,12 +287,20 @@ class RayRuns:
             if since is not None and time.monotonic() - since > KILLED_SECONDS:
                 self._over(name, None)
 
-    def _lost(self, name: str, placed: _Placed, why: str) -> None:
-        """Have a run be cut whose actor ended, or fail where it had not begun."""
-        if placed.started:
-            self._over(name, None)
-        else:
-            self._refuse(name, placed.log, why)
+    def _lost(self, name: str, placed: _Placed, error: RayError) -> None:
+        """Have a run be cut whose actor ended.
+
+        One that had not begun has no part in it, and fails only where it is so again and again, or
+        the actor cannot be made.
+        """
+        if not placed.started:
+            self._lost_before[name] += 1
+            made = not getattr(error, "actor_init_failed", False)
+            if not made or self._lost_before[name] >= LOST:
+                del self._lost_before[name]
+                self._refuse(name, placed.log, str(error))
+                return
+        self._over(name, None)
 
     def _refuse(self, name: str, log: Path, why: str) -> None:
         """Have a run fail that was not begun, with the reason as what it wrote."""

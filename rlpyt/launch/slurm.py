@@ -23,17 +23,18 @@ import submitit
 from submitit.core.job_environment import JobEnvironment
 
 from rlpyt.errors import UsageError
-from rlpyt.launch import journal, reports
+from rlpyt.launch import hold, journal, reports
 from rlpyt.launch.children import Children
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
 from rlpyt.launch.outcome import Sweep, swept
 from rlpyt.launch.place import look
-from rlpyt.launch.progress import Output, is_finished, need, was_stopped
-from rlpyt.launch.queue import LOGS, STOPPED
+from rlpyt.launch.progress import Output, need, was_stopped
+from rlpyt.launch.queue import LOGS
 from rlpyt.launch.starter import module
 from rlpyt.launch.sweep import forgive, make, open_queue, refuse_other_commands
+from rlpyt.launch.verdict import judge
 
 FILES = "slurm"  # submitit's, in the sweep's folder
 REQUEUES = 1000  # of one job; each goes on where the one before saved
@@ -75,8 +76,7 @@ class ClusterRun:
             code = 75
         if code == 75:  # it was told to stop, and saved
             signal.raise_signal(environment._usr_sig())
-        done = code == 0 and is_finished(run_folder)
-        state = "finished" if done else "cut" if code in STOPPED else "failed"
+        state = judge(run_folder, code, time.monotonic() - begun)
         event: dict[str, Any] = {"state": state, "code": code}
         event |= {"seconds": round(time.monotonic() - begun, 3)}
         event |= {"tail": output.tail(code)} if state == "failed" else {}
@@ -128,7 +128,7 @@ def submit(
     """
     make(folder)
     with ExitStack() as stack:
-        stack.enter_context(journal.held(folder))
+        stack.enter_context(hold.held(folder))
         records = journal.records(journal.read(folder)) if (folder / journal.FILE).exists() else {}
         refuse_other_commands(records, jobs, folder)
         executor = executor or _executor(folder, options, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shlex
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlpyt.errors import UsageError
-from rlpyt.launch import journal, reports
+from rlpyt.launch import hold, journal, reports
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record
 from rlpyt.launch.options import QueueOptions
@@ -21,8 +22,9 @@ from rlpyt.launch.place import Place, ThisMachine
 from rlpyt.launch.progress import EVALUATION, Log
 from rlpyt.launch.queue import Queue
 from rlpyt.launch.source import Source
-from rlpyt.launch.table import Row, Screen, summary, table
+from rlpyt.launch.table import Row, Screen, as_text, fit, summary
 from rlpyt.logging.displays import Mode, choose
+from rlpyt.logging.text import wrap
 
 
 def run_sweep(
@@ -56,7 +58,7 @@ def run_sweep(
     """
     make(folder)
     with ExitStack() as stack:
-        stack.enter_context(journal.held(folder))
+        stack.enter_context(hold.held(folder))
         records = journal.records(journal.read(folder)) if (folder / journal.FILE).exists() else {}
         refuse_other_commands(records, jobs, folder)
         book = Journal(folder)
@@ -98,26 +100,39 @@ def run_sweep(
         return _ended(Sweep(folder, status, found, queue.seconds, busy), screen)
 
 
-def look_at(folder: Path) -> tuple[Sweep, list[str]]:
-    """What became of a sweep so far, and the lines that show it."""
+def look_at(folder: Path, width: int | None = None) -> tuple[Sweep, list[str]]:
+    """What became of a sweep so far, and the lines that show it.
+
+    Args:
+        width: of the terminal that they are to fit; None cuts none.
+    """
     records = journal.records(journal.read(folder))
     reports.take_up(folder, records)
-    holder = journal.holder(folder)
+    holder = hold.holder(folder)
+    works = holder is not None and holder.alive
     for record in records.values():
-        if record.state == "running" and holder is None:
+        if record.state == "running" and not works:
             record.state = "cut"
         elif record.cluster_job and (folder / record.job.name / "run.json").exists():
             record.state = "running"  # or preempted, and in Slurm's queue again
     logs = {name: Log(folder / name).read() for name in records}
     rows = [Row(record, logs[name]) for name, record in records.items()]
-    status = "running" if holder else "stopped"
-    if all(record.state in ("finished", "pruned") for record in records.values()):
+    status = "running" if works else "stopped"
+    if records and all(record.state in ("finished", "pruned") for record in records.values()):
         status = "finished"
     head = f"{folder} · {summary(rows)}"
-    head += f" · its queue is process {holder}" if holder else ""
-    lines = ["".join(text for text, _ in line) for line in table(rows, head, 120, len(rows) + 9)]
+    if holder is not None and (works or not holder.here):
+        head += f" · its queue {'is' if works else 'was'} {holder}"
     sweep = Sweep(folder, status, swept(records, folder))
-    return sweep, lines + ([] if holder else failures(sweep))
+    below = [] if works else failures(sweep)
+    if not records and not works:
+        below = ["no run was begun here: give the command again that made this folder"]
+    elif status == "stopped" and not below and not any(x.cluster_job for x in records.values()):
+        below = [f"goes on with: rlpyt sweep retry {folder}"]
+    if width is None:
+        return sweep, [f" {head}", *as_text(rows, 120), *below]
+    shown = [*wrap(head, width), *(fit(line, width) for line in as_text(rows, width))]
+    return sweep, [*shown, *(line for text in below for line in wrap(text, width))]
 
 
 def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
@@ -130,6 +145,10 @@ def go_on(folder: Path, options: QueueOptions, *, mode: Mode = "auto") -> Sweep:
     if cwd.resolve() != Path.cwd():
         folder = folder.resolve()  # the runs are given it where they run
     jobs = [record.job for record in journal.records(events).values()]
+    if not jobs:
+        raise UsageError(
+            f"{folder} has no runs to go on with; give the command again that made this folder"
+        )
     if last.get("backend") == "slurm":
         from rlpyt.launch.slurm import submit
 
@@ -173,20 +192,17 @@ def _last_queue(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 def make(folder: Path) -> None:
     """Make a sweep's folder, if it is not there yet."""
-    if folder.exists() and not (folder / journal.FILE).exists():
-        others = {path.name for path in folder.iterdir()} - {journal.LOCK}
-        if others:
-            raise UsageError(
-                f"{folder} is there and is no sweep's (it has no {journal.FILE}); choose another "
-                "--name or --runs"
-            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        found = {path.name for path in folder.iterdir()}
     except OSError as error:
+        other = "a shorter --name" if error.errno == errno.ENAMETOOLONG else "another --runs"
+        raise UsageError(f"{folder} cannot be made ({error.strerror}); choose {other}") from None
+    if journal.FILE not in found and found - {hold.LOCK}:
         raise UsageError(
-            f"{folder} cannot be made ({error.strerror}); choose a folder that can be written with "
-            "--runs"
-        ) from None
+            f"{folder} is there and is no sweep's (it has no {journal.FILE}); choose another "
+            "--name or --runs"
+        )
 
 
 def refuse_other_commands(records: dict[str, Record], jobs: Sequence[Job], folder: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlpyt.launch.journal import Record, State
-from rlpyt.launch.progress import Progress
+from rlpyt.launch.progress import Progress, reason
 from rlpyt.logging.block import Line
-from rlpyt.logging.displays import Display
+from rlpyt.logging.displays import Display, Plain
 from rlpyt.logging.text import format_duration, format_return, wrap
 
 EVERY_END = 24  # up to so many runs each one's end is a line where nothing can be redrawn
@@ -58,19 +59,21 @@ class Screen:
 
     def say(self, text: str) -> None:
         """A sentence that stays."""
-        for line in wrap(text, self._display.width):
-            self._display.say(line)
+        with self._read_on():
+            for line in wrap(text, self._display.width):
+                self._display.say(line)
 
     def draw(self, rows: Sequence[Row], head: str) -> None:
         """Redraw the table."""
         height = shutil.get_terminal_size().lines
-        self._display.show(table(rows, head, self._display.width, height - 2))
+        with self._read_on():
+            self._display.show(table(rows, head, self._display.width, height - 2))
 
     def ended(self, row: Row, counts: Counter[str], left: float | None) -> None:
         """Say that a run ended: if it failed always, else in a sweep that is not too long."""
         record = row.record
         if record.state == "failed":
-            last = f": {record.tail[-1]}" if record.tail else ""
+            last = f": {reason(record.tail)}" if record.tail else ""
             self.say(f"failed   {record.job.name} (exit code {record.code}){last}")
             return
         done = counts["finished"] + counts["pruned"]
@@ -88,7 +91,16 @@ class Screen:
 
     def close(self) -> None:
         """Leave the table where it is."""
-        self._display.close()
+        with self._read_on():
+            self._display.close()
+
+    @contextmanager
+    def _read_on(self) -> Iterator[None]:
+        """Show nothing any more where nobody reads it (| head): the runs go on."""
+        try:
+            yield
+        except OSError:
+            self._display = Plain(None)
 
 
 def table(rows: Sequence[Row], head: str, width: int, height: int) -> list[Line]:
@@ -109,6 +121,17 @@ def table(rows: Sequence[Row], head: str, width: int, height: int) -> list[Line]
     return lines
 
 
+def as_text(rows: Sequence[Row], width: int) -> list[str]:
+    """All rows, without a head."""
+    lines = table(rows, "", width, len(rows) + 9)[1:]
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+def fit(line: str, width: int) -> str:
+    """As much of a line as a terminal has room for."""
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
 def _line(row: Row, names: int) -> Line:
     record, progress = row.record, row.progress
     name = record.job.name
@@ -127,8 +150,7 @@ def _line(row: Row, names: int) -> Line:
     if row.left_seconds is not None:
         line.append((f"  {format_duration(row.left_seconds)}", "dim"))
     elif record.state == "failed":
-        last = record.tail[-1] if record.tail else ""
-        line.append((f"  exit {record.code}: {last}", "red"))
+        line.append((f"  exit {record.code}: {reason(record.tail)}", "red"))
     return line
 
 

@@ -14,6 +14,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from rlpyt import stopping
 from rlpyt.descriptors import Descriptor
 from rlpyt.errors import StopAsked, WorkerError
 from rlpyt.processes import ending, stacks, wait
@@ -146,6 +147,7 @@ def _settle(birth: Birth) -> Context:
     _leave_fork_server()
     _keep_descriptors()
     wait.waits = birth.box.waits
+    stopping.listen_to(lambda: birth.box.stop_asked)
     stacks.keep(birth.folder, birth.name)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
     os.environ.clear()

@@ -58,6 +58,15 @@ def alive_nodes() -> list[Mapping[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
+def is_there(actor: str) -> bool:
+    """Whether an actor of ours has this name."""
+    try:
+        ray.get_actor(actor, namespace=NAMESPACE)
+    except ValueError:
+        return False
+    return True
+
+
 def last_line(error: BaseException) -> str:
     """What an error comes to: Ray's begin with pages of logs."""
     lines = str(error).strip().splitlines() or [type(error).__name__]

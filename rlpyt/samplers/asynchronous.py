@@ -69,7 +69,7 @@ class AsynchronousSampler:
         self._branch, self._link, self._turns = branch, branch.link, branch.link.turns
         self._published, self._arrivals = published, arrivals_of(window)
         self._limits, self._check_agent = limits, check
-        self._messages, self._restarts = Messages(), 0
+        self._messages, self._restarts = Messages(), 0  # before the processes that there are
         self._taken = 0  # windows of this process
         self._boundary = 0  # the row after them
         self._resets: np.ndarray = np.zeros(window.num_envs, np.int64)  # by column, up to there
@@ -169,9 +169,15 @@ class AsynchronousSampler:
         }
         told |= lag_metrics(line.lags)
         if self._limits.on_worker_failure == "restart":
-            told["workers/restarts"] = self._restarts
+            told["workers/restarts"] = self.restarts
+            told["workers/dropped"] = self._link.dropped
         self._line = _Line(spent)
         return told
+
+    @property
+    def restarts(self) -> int:
+        """Of all that collect together, and of the replicas that the sampler replaces itself."""
+        return self._restarts + self._link.restarts
 
     def close(self) -> None:
         """End the processes that collect."""
@@ -261,10 +267,12 @@ class AsynchronousSampler:
         and the row after that begins another. A window that is published while they are ended is
         given up: nobody has seen it.
         """
-        if not self._limits.may_restart(self._restarts, error):
+        restarts = self.restarts
+        if not self._limits.may_restart(restarts, error):
             raise error
-        self._restarts += 1
         self._branch.close(kill=True)
+        self._restarts = restarts + 1
+        self._link.tell_losses(0, 0)
         self._arrivals.forget(self._boundary)
         try:
             self._open()

@@ -100,7 +100,10 @@ class _Work:
         version = self._newest.take()
         sampler.seconds = {"env": 0.0, "act": 0.0}
         missing = -(-(self._total - before) // self._ranks)
-        window = sampler.collect(sampler.rows_for(missing), before)
+        try:
+            window = sampler.collect(sampler.rows_for(missing), before)
+        finally:
+            link.tell_losses(*sampler.losses)
         self._env_steps += self._ranks * env_steps_of(window.rows)
         link.seconds[ENV] += sampler.seconds["env"]
         link.seconds[ACT] += sampler.seconds["act"]

@@ -26,6 +26,11 @@ class InTurns(ABC):
     def restore_envs(self, state: dict[str, Any]) -> list[int]:
         """Bring them to where the row arrived that the window goes on with; see `restore`."""
 
+    @property
+    def losses(self) -> tuple[int, int]:
+        """How often a process that collects was replaced, and how many columns nobody has now."""
+        return 0, 0
+
     def rows_for(self, env_steps: int) -> int:
         """How many rows are collected next when so many env steps are missing to a run's end."""
         return self.window.rows_for(env_steps)

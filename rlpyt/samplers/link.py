@@ -38,6 +38,7 @@ class Link:
         self._entries: np.ndarray = memory.zeros(line, (lag + 1,))
         self._news = News(memory, lag + 1, _NEWS)
         self.seconds: np.ndarray = memory.zeros(np.zeros(8))  # ENV, ACT, WAIT, all in all
+        self._losses: np.ndarray = memory.zeros(line)  # as `InTurns.losses`
         self._over: np.ndarray = memory.zeros(line)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -54,6 +55,20 @@ class Link:
         place = w % len(self._entries)
         found = self._entries[place, : len(Entry._fields)]
         return Entry(*found.tolist()), self._news.read(place)
+
+    @property
+    def restarts(self) -> int:
+        """How often the sampler has replaced a process that helps it, since it was started."""
+        return int(self._losses[0])
+
+    @property
+    def dropped(self) -> int:
+        """Columns that nobody collects now."""
+        return int(self._losses[1])
+
+    def tell_losses(self, restarts: int, dropped: int) -> None:
+        """Let the learner know of both."""
+        self._losses[:2] = restarts, dropped
 
     @property
     def over(self) -> bool:

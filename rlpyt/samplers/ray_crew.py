@@ -85,6 +85,7 @@ class RayCrew:
         self.columns = tuple(slice(x.start, x.stop) for x in cut(range(num_envs), replicas))
         self._make, self._limit = dumps(make), step_timeout
         self._address, self._connected = address, False
+        self._kind = _remote(**_RESOURCES)(RayReplica)  # exported to the machines once
         self._actors: dict[int, Any] = {}
         self._calls: dict[int, Any] = {}  # what each was asked
         self._asked: dict[int, float] = {}  # when, of those that are ready
@@ -129,9 +130,14 @@ class RayCrew:
     def close(self) -> None:
         if not ray.is_initialized():
             return
-        ends = [actor.do.remote("close", 0, [], ()) for actor in self._actors.values()]
+        calls = {call: i for i, call in self._calls.items()}
         with contextlib.suppress(RayError):
-            if ends:
+            done, _ = (
+                ray.wait(list(calls), num_returns=len(calls), timeout=0) if calls else ([], [])
+            )
+            idle = [self._actors[i] for i in map(calls.__getitem__, done) if i in self._actors]
+            ends = [actor.do.remote("close", 0, [], ()) for actor in idle]
+            if ends:  # the others would not hear of it in the call that they are in
                 ray.wait(ends, num_returns=len(ends), timeout=CLOSE_SECONDS)
         for i in list(self._actors):
             self._kill(i)
@@ -140,8 +146,8 @@ class RayCrew:
 
     def _start(self, i: int) -> None:
         path = [os.path.abspath(place) for place in sys.path]
-        at, made = self.columns[i], _remote(**_RESOURCES)(RayReplica)
-        actor = self._actors[i] = made.remote(self._make, at.start, at.stop, path)
+        at = self.columns[i]
+        actor = self._actors[i] = self._kind.remote(self._make, at.start, at.stop, path)
         self._calls[i] = actor.ready.remote()
         self._asked.pop(i, None)
         self._ages.pop(i, None)

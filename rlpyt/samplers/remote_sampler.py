@@ -159,10 +159,14 @@ class RemoteSampler(InTurns):
 
     def metrics(self) -> dict[str, float]:
         """What a line of the log says of replicas."""
+        restarts, dropped = self.losses
+        return {"workers/restarts": restarts, "workers/dropped": dropped}
+
+    @property
+    def losses(self) -> tuple[int, int]:
         away = self._missing | self._dropped
         columns = [self._crew.columns[i] for i in away]
-        lacking = sum(x.stop - x.start for x in columns)
-        return {"workers/restarts": self._restarts, "workers/dropped": lacking}
+        return self._restarts, sum(x.stop - x.start for x in columns)
 
     def close(self) -> None:
         """End every replica."""

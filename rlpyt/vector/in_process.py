@@ -14,13 +14,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rlpyt import stopping
 from rlpyt.arrays import tree_items, tree_map
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.exits import no_exit, refuse_exit
 from rlpyt.envs.make import MASK
 from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import EnvSpec
-from rlpyt.errors import EnvironmentFault, warn_beside
+from rlpyt.errors import EnvironmentFault, StopAsked, warn_beside
 from rlpyt.noise import ResetSeeds
 from rlpyt.processes.heart import CLOSE, RESET, RESTORE, SNAPSHOT, STEP, Heart
 from rlpyt.rows import Row
@@ -272,6 +273,8 @@ class InProcess:
             actions = self._read(row.action)
             self._log.append(row.action)
             for b in stepped:
+                if stopping.is_asked():  # they may take longer than anybody wants to wait
+                    raise StopAsked("stopped in the random steps before the first row")
                 if self._ends(row, b, actions[b]):
                     self._reset(row, b)
 

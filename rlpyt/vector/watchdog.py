@@ -130,8 +130,8 @@ class Watchdog:
             text += f"; stacks are in {self._folder / 'stacks'}. rlpyt resume {self._folder} goes "
             text += "on from the newest checkpoint"
         shows = "\x1b[?25h" if sys.stdout is not None and sys.stdout.isatty() else ""  # the cursor
-        print(f"{shows}\n{text}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(_STDERR, all_threads=True)
+        print(f"{shows}\n{text}", file=sys.stderr, flush=True)  # what matters most comes last
         os._exit(stopping.exit_code())
 
     def _column(self) -> int | None:

@@ -73,6 +73,9 @@ def test_values_of_a_grid_are_of_any_kind():
         ),
         ("--grid lr=1e-4,0.0001", "the same run twice"),
         ("--grid lr=1e-4,1e-4", "1e-4 stands there twice"),
+        ("--grid lr=1e-4 lr=1e-3", "lr stands there twice; give its values together"),
+        ("--grid lr/lr=1e-4/1e-3", "lr stands there twice"),
+        ("--grid lr=1e-4 learning-rate=1e-3", "is given twice"),
         ("--grid lr", "write name=value,value"),
         ("--grid lr=", "write name=value,value"),
         ("--grid lr/gamma=1e-3/0.9,1e-4", "1e-4 has 1 values for 2 options"),
@@ -80,6 +83,8 @@ def test_values_of_a_grid_are_of_any_kind():
         ("--grid normalize-observation=yes,no", "must be true or false"),
         ("--seeds 2 --seed 1", "--seeds and --seed both"),
         ("--seeds 0", "for seed 0 alone give --seed 0"),
+        ("--seeds=-1", "--seeds -1 must not be negative"),
+        ("--seeds 3 3", "the same run twice"),
         ("--profile", "there is no option --profile"),
         ("--slots 0", "slots=0 must be at least 1"),
     ],
@@ -98,6 +103,7 @@ def test_mistakes_are_named_before_anything_starts(words, says, capsys):
         ("--env CartPole-v1", "which algorithm?"),
         ("ppo", "--env is missing"),
         ("pqo --env CartPole-v1", "'pqo' is no algorithm; did you mean ppo?"),
+        ("statsu runs/s", "'statsu' is no algorithm; did you mean status?"),
         ("dqn --env Pendulum-v1", "dqn needs a discrete action space"),
     ],
 )
@@ -137,6 +143,17 @@ def test_names_of_runs_are_folders_of_their_own():
     long = [f"{'a' * 200}={x}" for x in "xy"]
     names = [job.name for job in jobs_of(*PPO, "--grid", f"env-kwargs={','.join(long)}")]
     assert len(set(names)) == 2 and max(map(len, names)) < LONGEST + 10
+    wide = [f"{'é' * 200}={x}" for x in "xy"]
+    names = [job.name for job in jobs_of(*PPO, "--grid", f"env-kwargs={','.join(wide)}")]
+    assert len(set(names)) == 2
+    assert max(len(name.encode()) for name in names) < LONGEST + 10  # file systems count bytes
+    folder, *_ = parse(["ppo", "--env", f"m:{'é' * 200}"])
+    assert len(folder.name.encode()) < LONGEST + 20
+
+
+def test_a_name_that_no_folder_can_have_is_refused(capsys):
+    assert main(["sweep", *PPO, "--name", "x" * 300]) == 2
+    assert "File name too long); choose a shorter --name" in capsys.readouterr().err
 
 
 def test_python_writes_the_commands_that_would_be_typed(capsys):
@@ -169,6 +186,10 @@ def test_python_names_an_environment_of_a_module_and_refuses_what_has_no_name():
         rlpyt.sweep("ppo", "CartPole-v1", lerning_rate=1, dry_run=True)
     with pytest.raises(UsageError, match="slots=0 must be"):
         rlpyt.sweep("ppo", "CartPole-v1", slots=0, dry_run=True)
+    with pytest.raises(UsageError, match="learning_rate has no values"):
+        rlpyt.sweep("ppo", "CartPole-v1", grid={"learning_rate": []}, dry_run=True)
+    with pytest.raises(UsageError, match=r"seeds=\[\] are no runs"):
+        rlpyt.sweep("ppo", "CartPole-v1", seeds=[], dry_run=True)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""The journal: what was written is read, whatever a kill left at its end; one queue at a time."""
+"""The journal: what was written is read, whatever a kill left at its end."""
 
 import json
 import os
+import resource
+import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -56,33 +57,47 @@ def test_what_is_no_sweep_or_of_a_newer_rlpyt_is_refused(tmp_path):
         journal.read(tmp_path)
 
 
-HOLD = "from pathlib import Path; from rlpyt.launch import journal\n"
-HOLD += "with journal.held(Path('.')): print('held', flush=True); input()"
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "job", "run": "c"},
+        {"event": "end", "run": "a"},
+        {"event": "start", "run": "b", "slot": 0},
+        {"event": "end", "run": ["a"]},
+    ],
+)
+def test_a_line_that_no_queue_wrote_is_named(tmp_path, event):
+    path = written(tmp_path)
+    with path.open("a") as file:
+        file.write(json.dumps(event) + "\n")
+    with pytest.raises(UsageError, match="a line that no queue wrote: .*take it out"):
+        journal.records(journal.read(tmp_path))
 
 
-def test_two_queues_are_refused_and_a_killed_ones_lock_is_free(tmp_path, monkeypatch):
-    """B238."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD], cwd=tmp_path, stdin=-1, stdout=-1, text=True
-    )
-    with process:
-        assert process.stdout.readline() == "held\n"
-        assert journal.holder(tmp_path) == process.pid
-        with (
-            pytest.raises(UsageError, match=f"another queue .process {process.pid}.*Ctrl-C"),
-            journal.held(tmp_path),
-        ):
-            pass
-        # where the disk has no locks, the process that is named decides
-        monkeypatch.setattr(journal, "_lock", lambda _: True)
-        with pytest.raises(UsageError, match="another queue"), journal.held(tmp_path):
-            pass
-        process.kill()
-        process.wait(timeout=10)
-        assert journal.holder(tmp_path) is None
-        with journal.held(tmp_path):
-            assert journal.holder(tmp_path) == os.getpid()
-    assert journal.holder(tmp_path) is None
+def test_lines_of_others_are_left_out(tmp_path):
+    path = written(tmp_path)
+    before = journal.records(journal.read(tmp_path))
+    with path.open("ab") as file:
+        file.write(b'\0\0\0\n[1, 2]\n{"event": "queue"}\n{"event": "note", "run": "x"}\n\xff\n')
+    assert journal.records(journal.read(tmp_path)) == before
+
+
+def test_a_full_disk_is_named_and_what_was_written_is_whole(tmp_path):
+    path = written(tmp_path)
+    before, size = journal.records(journal.read(tmp_path)), path.stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    book = Journal(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"journal\.jsonl not written: the sweep ends"):
+            book.write("end", run="b", state="finished", code=0, seconds=1.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+        book.close()
+    assert path.stat().st_size == size + 20  # a torn line
+    assert journal.records(journal.read(tmp_path)) == before
 
 
 def test_a_process_is_told_from_a_later_one_of_its_number():

@@ -111,8 +111,9 @@ def test_a_run_that_fails_is_gone_on_with_up_to_a_limit_and_keeps_code_and_last_
     assert more.states() == ["finished", "finished"]
 
 
-def test_exit_code_0_before_the_end_of_a_run_is_a_failure(folder):
+def test_exit_code_0_before_the_end_of_a_run_is_a_failure(folder, monkeypatch):
     """An environment that calls os._exit(0) leaves it; run-1 is the control."""
+    monkeypatch.setattr(queue, "SEEN_SECONDS", 0.05)
     codes = {"run-0": [(0, "running")] * 2, "run-1": [(0, "finished")]}
     sweeping = Sweeping(folder, PretendedRuns(codes), retries=1)
     sweeping.run(jobs(2))
@@ -120,6 +121,22 @@ def test_exit_code_0_before_the_end_of_a_run_is_a_failure(folder):
     assert [argv[0] for _, argv, _ in sweeping.runs.started] == ["train", "train", "resume"]
     record = journal.records(journal.read(folder))["run-0"]
     assert record.tail[-1].startswith("ended with exit code 0 before its end")
+
+
+def test_a_finished_run_whose_folder_says_so_late_is_finished_and_holds_no_slot(folder):
+    """As a network disk shows what another machine wrote."""
+    late = threading.Timer(0.3, write_run, (folder / "run-0", "finished"))
+
+    def end():
+        late.start()
+        return (0, "running")
+
+    sweeping = Sweeping(folder, PretendedRuns({"run-0": [end]}), retries=0)
+    assert sweeping.run(jobs(4)) == "finished"
+    assert sweeping.states() == ["finished"] * 4
+    assert len(sweeping.runs.started) == 4 and not late.is_alive()
+    ends = [event["run"] for event in journal.read(folder) if event["event"] == "end"]
+    assert ends[-1] == "run-0"
 
 
 def test_options_that_cannot_be_are_not_tried_again(folder):
@@ -188,6 +205,27 @@ def test_runs_die_with_their_starter_and_go_on_under_another(folder):
     assert kinds == ["train", "train", "resume", "resume", "train"]
 
 
+def test_a_starter_that_dies_while_it_is_asked_is_replaced_as_any(folder):
+    class Gone(PretendedRuns):
+        asked = told = False
+
+        def start(self, name, argv, slot, log):
+            if name == "run-2" and not self.asked:
+                self.asked = True
+                raise StarterDied("nothing can be asked of it")
+            super().start(name, argv, slot, log)
+
+        def hear(self, seconds):
+            if self.asked and not self.told:
+                self.told, self._runs, self._slots = True, {}, {}
+                raise StarterDied("it ended")
+            return super().hear(seconds)
+
+    sweeping = Sweeping(folder, Gone())
+    assert sweeping.run(jobs(4)) == "finished"
+    assert sweeping.states() == ["finished"] * 4 and sweeping.runs.told
+
+
 def test_a_starter_that_dies_again_and_again_ends_the_sweep(folder):
     runs = PretendedRuns({"run-0": [StarterDied("no memory")] * 9})
     with pytest.raises(RuntimeError, match="died 3 times: no memory"):
@@ -216,6 +254,27 @@ def test_a_run_that_is_lost_with_its_node_goes_on_as_long_as_it_gets_further(fol
     assert kinds.count(("run-1", "resume")) < 3
 
 
+def test_a_run_that_is_lost_before_it_began_has_not_failed(folder):
+    """Its node died while its actor started."""
+
+    class Unlucky(PretendedRuns):
+        lost = 0
+
+        def start(self, name, argv, slot, log):
+            if name == "run-0" and self.lost < 3:
+                self.lost += 1
+                self._answers.append({"ended": name, "code": None})
+            else:
+                super().start(name, argv, slot, log)
+
+    sweeping = Sweeping(folder, Unlucky(), retries=0)
+    assert sweeping.run(jobs(2)) == "finished"
+    assert sweeping.states() == ["finished"] * 2 and sweeping.runs.lost == 3
+    control = Sweeping(folder / "control", PretendedRuns({"run-0": [None] * 3}), retries=0)
+    control.run(jobs(1))
+    assert control.states() == ["cut"]
+
+
 def test_a_cluster_that_lost_a_node_has_fewer_runs_at_once(folder):
     class Shrinking(PretendedRuns):
         def hear(self, seconds):
@@ -232,7 +291,8 @@ def test_a_cluster_that_lost_a_node_has_fewer_runs_at_once(folder):
     assert [slot.number for _, _, slot in runs.started][4:] == [0, 0]
 
 
-def test_a_run_that_another_process_trains_is_waited_for_and_not_begun(folder):
+def test_a_run_that_another_process_trains_is_waited_for_and_not_begun(folder, monkeypatch):
+    monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
     write_run(folder / "run-0", "running")
     lock = (folder / "run-0" / ".lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -247,6 +307,8 @@ def test_a_run_that_another_process_trains_is_waited_for_and_not_begun(folder):
     assert sweeping.run(jobs(2)) == "finished"
     assert [name for name, _, _ in sweeping.runs.started] == ["run-1"]
     assert sweeping.states() == ["finished"] * 2
+    said = "waiting for run-0, which another process trains"
+    assert sweeping.text.getvalue().count(said) == 1
 
 
 def test_a_folder_that_is_in_the_way_fails_its_run_alone(folder):

@@ -1,12 +1,16 @@
 """What is shown of a sweep fits its terminal and leaves out what matters least."""
 
+import io
+from collections import Counter
+
 import pytest
 
 from rlpyt.launch import estimate
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Record
 from rlpyt.launch.progress import Log, Progress
-from rlpyt.launch.table import Row, summary, table
+from rlpyt.launch.table import Row, Screen, as_text, fit, summary, table
+from rlpyt.logging.displays import Plain
 
 
 def row(name: str, state: str, steps: int = 0, left: float | None = None, **more) -> Row:
@@ -44,6 +48,29 @@ def test_names_that_are_too_long_keep_their_ends(width):
         assert name[-1].isdigit()
         if "exit" not in line:  # it is cut by the terminal
             assert len(line) <= max(width, 71)
+
+
+def test_a_line_is_cut_where_the_terminal_ends():
+    for line in as_text(ROWS, 80):
+        assert len(fit(line, 80)) <= 80
+    assert fit("abcdef", 4) == "abc…" and fit("abcd", 4) == "abcd"
+
+
+def test_where_nobody_reads_any_more_nothing_is_shown_and_nothing_fails():
+    class Closed(Plain):
+        said = 0
+
+        def say(self, line):
+            self.said += 1
+            raise BrokenPipeError(32, "Broken pipe")
+
+    display = Closed(io.StringIO())
+    screen = Screen(display, 3)
+    for _ in range(3):
+        screen.say("a")
+    screen.ended(ROWS[0], Counter({"finished": 1}), None)
+    screen.close()
+    assert display.said == 1
 
 
 def test_all_rows_are_shown_where_they_fit():

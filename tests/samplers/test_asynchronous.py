@@ -22,7 +22,9 @@ from rlpyt.errors import WorkerError
 from rlpyt.logging.episodes import Episodes
 from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.asynchronous import AsynchronousSampler
-from rlpyt.samplers.background import env_steps_of
+from rlpyt.samplers.background import Collector, _Work, env_steps_of
+from rlpyt.samplers.link import Link
+from rlpyt.storage import Memory
 
 ROOT = Path(__file__).parents[2]
 NUMBERED = "small_sampling:Numbered"
@@ -493,6 +495,49 @@ def test_all_that_collect_begin_anew_where_one_was_killed(side, kind, tmp_path):
     assert len(lengths) > 20
     sums = [episode.raw_return for episode in outcome.runner.episodes.recent]
     assert sums == [n * (n + 1) / 2 for n in lengths]  # none is of two halves
+
+
+def test_replicas_that_the_sampler_replaces_itself_count_too():
+    """Those on other machines: the others go on meanwhile."""
+    parts = parts_of(
+        "dqn", NUMBERED, asynchronous=True, on_worker_failure="restart", max_restarts=3
+    )
+    sampler: Any = parts.sampler
+    try:
+        sampler.reset()
+        sampler._link.tell_losses(2, 1)
+        told = sampler.metrics()
+        assert (told["workers/restarts"], told["workers/dropped"]) == (2, 1)
+        sampler._recover(WorkerError("sampler", "was killed"))
+        told = sampler.metrics()
+        assert (told["workers/restarts"], told["workers/dropped"]) == (3, 0)
+        with pytest.raises(WorkerError, match="max_restarts=3"):
+            sampler._recover(WorkerError("sampler", "was killed"))
+    finally:
+        parts.close()
+
+
+def test_what_is_lost_in_a_window_is_told_even_where_it_ends_the_sampler():
+    class Losing:
+        losses = (2, 4)
+        window = None
+
+        def rows_for(self, missing: int) -> int:
+            return 1
+
+        def collect(self, horizon: int, env_steps: int) -> Any:
+            raise WorkerError("remote replica 1", "was lost")
+
+    link, parts = Link(Memory(), 1), parts_of("dqn", NUMBERED)
+    try:
+        nobody: Any = None
+        work = _Work(nobody, Collector(Losing(), parts.agent), link, Memory(), 100)
+        work._newest = SimpleNamespace(take=lambda: 1)  # type: ignore[assignment]
+        with pytest.raises(WorkerError, match="was lost"):
+            work.collect()
+    finally:
+        parts.close()
+    assert (link.restarts, link.dropped) == (2, 4)
 
 
 def test_restarts_are_bounded(tmp_path):

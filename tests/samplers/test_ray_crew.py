@@ -63,3 +63,13 @@ def test_an_actor_that_is_slow_but_at_work_is_waited_for(crew):
         assert set(hear(crew, 1.1)) == {0}
         crew._actors[1].answer("age", (0.2, "environment 3, step"))
     assert not crew._actors[1].killed
+
+
+def test_at_the_end_an_actor_in_a_call_is_not_waited_for(crew, monkeypatch):
+    monkeypatch.setattr(ray_crew.ray, "is_initialized", lambda: True)
+    idle, busy = crew._actors[0], crew._actors[1]
+    idle.answer("do", "rows")
+    crew.close()
+    assert [given[0] for given, _ in idle.do.calls] == ["collect", "close"]
+    assert [given[0] for given, _ in busy.do.calls] == ["collect"]
+    assert idle.killed and busy.killed
