@@ -146,10 +146,10 @@ def _check_ranks(run: Run, resolved: Resolved) -> None:
             f"sampler=ray with {resolved.ranks} ranks: each would ask the cluster for replicas of "
             "its own; choose another --sampler"
         )
-    if getattr(run.model, "batch_norm", False):
+    if resolved.compile and getattr(run.model, "batch_norm", False):
         raise UsageError(
-            f"batch_norm with {resolved.ranks} ranks: each would normalize by its own rows; choose "
-            "--no-batch-norm, or --layer-norm"
+            f"compile=on with {resolved.ranks} ranks: batch_norm normalizes over the rows of all "
+            "of them, which no compiled function can; choose --compile off"
         )
     if run.sampler.asynchronous and not isinstance(run.algo, ReplayOptions):
         raise UsageError(

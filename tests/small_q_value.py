@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 from small_q import FEATURES, OneWindow, fill_with_chance, items
+from small_q import spec as discrete_spec
 from torch import Tensor
 
-from rlpyt.agents.continuous import DeterministicAgent, SquashedAgent
+from rlpyt.agents.continuous import DeterministicAgent, SquashedAgent, make_agent
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.q_value import QValueAgent
 from rlpyt.algos.d4pg import D4PG
 from rlpyt.algos.ddpg import DDPG
+from rlpyt.algos.discrete_sac import DiscreteSAC
 from rlpyt.algos.options import (
     D4PGOptions,
     DDPGOptions,
@@ -49,6 +51,22 @@ def spec() -> EnvSpec:
     return EnvSpec("Chance", Box((FEATURES,), "float32", -bounds, bounds), action)
 
 
+def discrete_learner(
+    options: SACOptions, window: Window, agent: Any = None, **model: Any
+) -> DiscreteSAC:
+    """Soft actor-critic of one Discrete choice, and draws of one window over and over."""
+    agent = agent or small_discrete_agent(options, **model)
+    replay: Any = OneWindow(window)
+    return DiscreteSAC(agent, options, replay, 1000, torch.Generator().manual_seed(0))
+
+
+def small_discrete_agent(options: SACOptions, *, seed: int = 0, **model: Any) -> Any:
+    torch.manual_seed(seed)
+    env, meaning = discrete_spec(), make_returns(options)
+    networks = make_networks(env, meaning, options, ActorQOptions(hidden_sizes=(8,), **model))
+    return make_agent(env, networks, meaning, options)
+
+
 def small_agent(
     options: QValueOptions, *, normalize: bool = False, seed: int = 0, **model: Any
 ) -> QValueAgent:
@@ -74,13 +92,14 @@ def chance_window(
     columns: int = 16,
     seed: int = 0,
     end: float = 0.3,
+    discrete: bool = False,
 ) -> Window:
     """Items of chance with states of chance, as a draw from the replay gives them.
 
     Of an item with one trained row, a transition, that row is live.
     """
     window = Window(
-        example_row(spec()),
+        example_row(discrete_spec() if discrete else spec()),
         options.item_length - 1,
         columns,
         reads=agent.model.reads,

@@ -53,6 +53,10 @@ class Hearts:
         now = time.monotonic()
         return [r for r, (beat, at) in self._seen.items() if beat != _LEFT and now - at > seconds]
 
+    def told(self) -> bool:
+        """Whether another rank has said that it failed."""
+        return self._told is not None
+
     def left(self) -> list[int]:
         """Ranks that have ended without a failure."""
         return [r for r, (beat, _) in self._seen.items() if beat == _LEFT]

@@ -20,8 +20,11 @@ from torch import Tensor
 from rlpyt import torchrun
 from rlpyt.errors import RankError, StopAsked, UsageError
 from rlpyt.processes.pickling import dumps, loads
+from rlpyt.ranks import nearby
 from rlpyt.ranks.alone import Ranks, merge_moments
 from rlpyt.ranks.hearts import BEAT_SECONDS, Hearts
+from rlpyt.ranks.nearby import Nearby
+from rlpyt.stopping import asked_by
 
 T = TypeVar("T")
 
@@ -58,10 +61,17 @@ class Joined(Ranks):
             self._store = store(self._hosts)
             # Says whose ranks are missing, where the group's own wait would name nobody.
             self._store.set(f"came/{self.rank}", _who(self.rank))
+            if self._store.add(f"times/{self.rank}", 1) > 1:
+                raise UsageError(
+                    f"two processes have come as RANK={self.rank} of MASTER_ADDR={address} "
+                    f"MASTER_PORT={port}: torchrun gives each its own. Start what runs beside "
+                    "training without these variables"
+                )
             _await_all(self._store, self.size, meet_seconds)
             self._hearts = Hearts(store(False), self.rank, self.size, silent_seconds, self._heard)
             self._hearts.start()
             self._numbers: Any = self._make_groups(meet_seconds)
+            self._nearby = nearby.meet(self.rank, self.size, self.gather, self._hearts.told)
         except (RuntimeError, TimeoutError) as error:  # of which the store's errors are kinds
             raise UsageError(
                 f"MASTER_ADDR={address} MASTER_PORT={port}: {self.size} ranks did not meet there "
@@ -72,7 +82,10 @@ class Joined(Ranks):
 
     def sum_(self, tensor: Tensor) -> Tensor:
         with self._exchange():
-            self._dist.all_reduce(tensor)
+            if (near := self._near(tensor)) is not None:
+                near.sum_(tensor)
+            else:
+                self._dist.all_reduce(tensor)
         return tensor
 
     def begin_sum_(self, tensor: Tensor) -> Callable[[], object]:
@@ -86,16 +99,10 @@ class Joined(Ranks):
         return wait
 
     def totals(self, *numbers: float) -> list[float]:
-        vector = torch.tensor(numbers, dtype=torch.float64)
-        with self._exchange():
-            self._dist.all_reduce(vector, group=self._numbers)
-        return vector.tolist()
+        return torch.stack(self._everywhere(numbers)).sum(0).tolist()
 
     def greatest(self, *numbers: float) -> list[float]:
-        vector = torch.tensor(numbers, dtype=torch.float64)
-        with self._exchange():
-            self._dist.all_reduce(vector, self._dist.ReduceOp.MAX, group=self._numbers)
-        return vector.tolist()
+        return torch.stack(self._everywhere(numbers)).amax(0).tolist()
 
     def gather(self, thing: T) -> list[T]:
         found: list[Any] = [None] * self.size
@@ -128,12 +135,9 @@ class Joined(Ranks):
 
     def moments(self, count: int, mean: Any, squares: Any) -> tuple[int, Any, Any]:
         mean, squares = (torch.as_tensor(x, dtype=torch.float64) for x in (mean, squares))
-        own = torch.cat([mean.new_tensor([float(count)]), mean.flatten(), squares.flatten()]).cpu()
-        all_ranks = [torch.empty_like(own) for _ in range(self.size)]
-        with self._exchange():
-            self._dist.all_gather(all_ranks, own, group=self._numbers)
+        own = torch.cat([mean.new_tensor([float(count)]), mean.flatten(), squares.flatten()])
         merged = 0, torch.zeros_like(mean), torch.zeros_like(squares)
-        for packed in all_ranks:
+        for packed in self._everywhere(own.cpu()):
             n, of_mean, of_squares = int(packed[0]), *packed[1:].to(mean.device).chunk(2)
             if n:
                 other = n, of_mean.view_as(mean), of_squares.view_as(squares)
@@ -146,8 +150,8 @@ class Joined(Ranks):
         text = str(error) if told else "".join(traceback.format_exception(error))
         with suppress(Exception):  # without a store the others are ended by their hearts
             if self._store.add("failures", 1) == 1:
-                stopped = isinstance(error, StopAsked)
-                self._store.set("failure", dumps((self.rank, _who(self.rank), text, stopped)))
+                asked = asked_by() if isinstance(error, StopAsked) else ""
+                self._store.set("failure", dumps((self.rank, _who(self.rank), text, asked)))
 
     def leave(self) -> None:
         """End what joining began."""
@@ -174,6 +178,21 @@ class Joined(Ranks):
                 set_limit(LONGEST, group)
         return numbers
 
+    def _near(self, tensor: Tensor) -> Nearby | None:
+        """Where a tensor is exchanged if not by a network."""
+        near = self._nearby
+        return near if near is not None and near.takes(tensor) else None
+
+    def _everywhere(self, numbers: Any) -> list[Tensor]:
+        """What each rank gives, by rank: as many float64; to be read before another exchange."""
+        own = torch.as_tensor(numbers, dtype=torch.float64)
+        with self._exchange():
+            if (near := self._near(own)) is not None:
+                return near.gather(own)
+            theirs = [torch.empty_like(own) for _ in range(self.size)]
+            self._dist.all_gather(theirs, own, group=self._numbers)
+            return theirs
+
     @contextmanager
     def _exchange(self) -> Iterator[None]:
         """Say who is no more where an exchange with the others fails."""
@@ -198,8 +217,8 @@ class Joined(Ranks):
         with suppress(Exception):
             while time.monotonic() < until:
                 if self._store.check(["failure"]):
-                    _, who, text, stopped = loads(self._store.get("failure"))
-                    return StopAsked(f"{who}: {text}") if stopped else RankError(who, text)
+                    _, who, text, asked = loads(self._store.get("failure"))
+                    return StopAsked(f"{who}: {text}", asked) if asked else RankError(who, text)
                 time.sleep(0.1)
         if gone := self._hearts.silent(1.5 * BEAT_SECONDS):
             how = "is gone without a word (killed? out of memory?)"
