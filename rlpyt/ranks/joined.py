@@ -158,6 +158,8 @@ class Joined(Ranks):
         if not self.broken:
             with suppress(Exception):
                 self._dist.destroy_process_group()
+        if self._nearby is not None:
+            self._nearby.close()
         self._hearts.end(self._hosts)
 
     def _make_groups(self, seconds: float) -> Any:

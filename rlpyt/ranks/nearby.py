@@ -23,8 +23,9 @@ MOST_BYTES: Final = 8 << 20
 """Of what one rank gives; more goes through gloo."""
 LINE: Final = 64  # bytes of a cache line
 SPIN_SECONDS: Final = 1e-4
-NAP_SECONDS: Final = 2e-5
-NAPS: Final = 200  # between two looks at whether the others still live: some 15 ms
+NAP_SHARE: Final = 0.1
+LONGEST_NAP: Final = 2e-3
+LOOK_SECONDS: Final = 0.05  # between two looks at whether the others still live
 
 
 @final
@@ -84,26 +85,30 @@ class Nearby:
             flat.add_(other)
 
     def close(self) -> None:
+        """Watch the others no more; the memory goes with this process."""
         for process in self._watched:
             os.close(process)
 
     def _wait(self) -> None:
         """Until all have written this call."""
-        turns, call, naps = self._turns, self._call, 0
-        spun = time.perf_counter() + SPIN_SECONDS
+        turns, call = self._turns, self._call
+        begun = looked = time.perf_counter()
         while turns.min() < call:
-            if time.perf_counter() < spun:
+            now = time.perf_counter()
+            if now - looked > LOOK_SECONDS:
+                looked = now
+                if self._ended.poll(0) or self._failed():
+                    if turns.min() >= call:  # the last that it did
+                        return
+                    raise RuntimeError("another rank of this machine is no more")
+            if now - begun < SPIN_SECONDS:
                 os.sched_yield()
-                continue
-            time.sleep(NAP_SECONDS)
-            naps += 1
-            if naps % NAPS == 0 and (self._ended.poll(0) or self._failed()):
-                if turns.min() >= call:
-                    return
-                raise RuntimeError("another rank of this machine is no more")
+            else:  # the longer it has taken, the less it matters when this is noticed
+                time.sleep(min((now - begun) * NAP_SHARE, LONGEST_NAP))
 
 
 def size_for(ranks: int) -> int:
+    """Bytes of the memory."""
     return ranks * LINE + 2 * ranks * MOST_BYTES
 
 
