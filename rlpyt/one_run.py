@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from rlpyt import checkpoint, tree_format
+from rlpyt import checkpoint, torchrun, tree_format
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder, options, versions
@@ -86,12 +86,10 @@ def check_ranks(folder: RunFolder, record: Mapping[str, Any]) -> None:
     began, now = record["resolved"].get("ranks", 1), world().size
     if began == now:
         return
-    how = f"rlpyt resume {folder.path}"
-    if began > 1:
-        how = f"torchrun --nproc-per-node {began} -m {how}"
     raise UsageError(
         f"{folder.path} is trained by {began} rank{'s' if began > 1 else ''}, each with "
-        f"environments and rows of its own, and here are {now}; go on with: {how}"
+        f"environments and rows of its own, and here are {now}; go on with: "
+        f"{torchrun.resuming(folder.path, began)}"
     )
 
 

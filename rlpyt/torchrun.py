@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from math import isfinite
+from pathlib import Path
 from typing import Final
 
 from rlpyt.errors import UsageError
@@ -52,6 +53,12 @@ def fails_alone() -> bool:
     """Whether no other rank has failed, too: torchrun would have ended this one meanwhile."""
     time.sleep(ALONE_SECONDS)
     return True
+
+
+def resuming(folder: Path, ranks: int) -> str:
+    """The command that goes on with a run of so many ranks, where all are on this machine."""
+    command = f"rlpyt resume {folder}"
+    return command if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m {command}"
 
 
 def without(environ: Mapping[str, str]) -> dict[str, str]:

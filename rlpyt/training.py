@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from rlpyt import checkpoint
+from rlpyt import checkpoint, torchrun
 from rlpyt.acting import Home, observes_images
 from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
@@ -306,7 +306,7 @@ def _say(text: str) -> None:
 def _farewell(status: str, folder: RunFolder, saved: bool, env_steps: int) -> list[str]:
     if status != "finished":
         what = "saved" if saved else f"not saved since {env_steps:,} env steps"
-        return [f"{status}, {what}; go on with: rlpyt resume {folder.path}"]
+        return [f"{status}, {what}; go on with: {torchrun.resuming(folder.path, world().size)}"]
     return [f"saved    {folder.path}: checkpoints/  run.json  progress.csv"]
 
 

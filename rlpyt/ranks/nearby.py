@@ -53,8 +53,8 @@ class Nearby:
         self._places = places.view(2, self._size, MOST_BYTES)
         self._call = 0
         self._ended = select.poll()
-        self._watched = [os.pidfd_open(pid) for pid in pids if pid != pids[rank]]
-        for process in self._watched:
+        self._pids = {os.pidfd_open(pid): pid for pid in pids if pid != pids[rank]}
+        for process in self._pids:
             self._ended.register(process, select.POLLIN)
 
     def takes(self, tensor: Tensor) -> bool:
@@ -86,7 +86,7 @@ class Nearby:
 
     def close(self) -> None:
         """Watch the others no more; the memory goes with this process."""
-        for process in self._watched:
+        for process in self._pids:
             os.close(process)
 
     def _wait(self) -> None:
@@ -97,10 +97,10 @@ class Nearby:
             now = time.perf_counter()
             if now - looked > LOOK_SECONDS:
                 looked = now
-                if self._ended.poll(0) or self._failed():
-                    if turns.min() >= call:  # the last that it did
-                        return
-                    raise RuntimeError("another rank of this machine is no more")
+                gone = self._ended.poll(0)
+                if (gone or self._failed()) and turns.min() < call:  # not the last that it did
+                    named = (f"process {self._pids[process]} has ended" for process, _ in gone)
+                    raise RuntimeError(", ".join(named) or "another rank has failed")
             if now - begun < SPIN_SECONDS:
                 os.sched_yield()
             else:  # the longer it has taken, the less it matters when this is noticed

@@ -14,10 +14,12 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from rlpyt import stopping
+from rlpyt import stopping, torchrun
+from rlpyt.errors import UsageError
 from rlpyt.processes import stacks
 from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.processes.wait import GRACE, LOOK
+from rlpyt.ranks import world
 from rlpyt.samplers.options import START_LIMIT
 from rlpyt.vector.in_process import InProcess
 
@@ -127,11 +129,16 @@ class Watchdog:
             text += f". {START_LIMIT} sets how long it may take"
         if self._folder is not None:
             stacks.note(self._folder / "stacks", [text])
-            text += f"; stacks are in {self._folder / 'stacks'}. rlpyt resume {self._folder} goes "
-            text += "on from the newest checkpoint"
+            how = torchrun.resuming(self._folder, torchrun.expected())
+            text += f"; stacks are in {self._folder / 'stacks'}. {how} goes on from the newest "
+            text += "checkpoint"
         shows = "\x1b[?25h" if sys.stdout is not None and sys.stdout.isatty() else ""  # the cursor
         print(f"{shows}\n{text}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(_STDERR, all_threads=True)
+        # The store of the ranks may not answer, and nobody waits for it.
+        told = threading.Thread(target=world().failed, args=(UsageError(text),), daemon=True)
+        told.start()
+        told.join(_LATER)
         os._exit(stopping.exit_code())
 
     def _column(self) -> int | None:
