@@ -115,7 +115,7 @@ def newest(folder: Path, accept: Callable[[Any], object]) -> tuple[Any, dict[str
     """The newest checkpoint that is whole, with the replay of every rank."""
     if world().size == 1:
         return checkpoint.load(folder, accept=accept)
-    names = world().from_first(lambda: checkpoint.names(folder))
+    names, last = world().from_first(lambda: checkpoint.names(folder)), "there is none"
     for name in names:
         found, why = None, ""
         try:
@@ -126,9 +126,12 @@ def newest(folder: Path, accept: Callable[[Any], object]) -> tuple[Any, dict[str
         if not reasons:
             assert found is not None
             return found
+        last = reasons[0]
         if world().first:
             warnings.warn(f"{reasons[0]}; trying the one before it", RuntimeWarning, 2)
-    raise UsageError(f"no checkpoint in {folder} is whole on all ranks; train anew")
+    raise UsageError(
+        f"no checkpoint in {folder} is whole on all ranks; restore a copy, or train anew ({last})"
+    )
 
 
 def of_all(own: dict[str, float]) -> dict[str, float]:
