@@ -96,9 +96,12 @@ def silence() -> float:
     raise UsageError(f"{SILENCE}={text} must be a number of seconds, at least {LEAST_SILENCE:g}")
 
 
-def whole(name: str, least: int) -> int:
+def whole(name: str, least: int, most: int = 1 << 31) -> int:
     """A variable that is a whole number."""
     text = os.environ[name]
-    if text.isdigit() and int(text) >= least:
+    if text.isdecimal() and least <= int(text) <= most:
         return int(text)
-    raise UsageError(f"{name}={text} is no whole number of at least {least}; torchrun sets it")
+    limit = f" and at most {most}" if text.isdecimal() and int(text) > most else ""
+    raise UsageError(
+        f"{name}={text} is no whole number of at least {least}{limit}; torchrun sets it"
+    )

@@ -44,7 +44,7 @@ class Joined(Ranks):
         import torch.distributed as dist
 
         self.rank, self.size = torchrun.whole("RANK", 0), torchrun.whole("WORLD_SIZE", 1)
-        address, port = os.environ["MASTER_ADDR"], torchrun.whole("MASTER_PORT", 1)
+        address, port = os.environ["MASTER_ADDR"], torchrun.whole("MASTER_PORT", 1, 65535)
         # torchrun's agent holds the store, which so outlasts every rank; else the first rank does.
         held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         self._hosts = self.first and not held

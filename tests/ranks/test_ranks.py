@@ -14,7 +14,9 @@ import pytest
 import torch
 from together import addresses, ended, free_port, in_ranks
 
+from rlpyt.errors import StopAsked
 from rlpyt.ranks import Ranks, world
+from rlpyt.stopping import StopSignal
 
 
 def exchanges() -> dict[str, Any]:
@@ -148,6 +150,26 @@ def test_who_waits_is_told_of_one_that_was_killed() -> None:
     assert second.code == -signal.SIGKILL
 
 
+def given_up_at_second() -> str:
+    """The second rank alone is asked to stop, and leaves something unfinished."""
+    ranks = world()
+    if ranks.rank == 1:
+        with StopSignal():
+            os.kill(os.getpid(), signal.SIGTERM)
+            ranks.failed(StopAsked("compiling was given up"))
+        return ""
+    try:
+        while True:
+            ranks.totals(1.0)
+    except StopAsked as error:
+        return f"{error.asked}: {error}"
+
+
+def test_what_one_rank_was_asked_to_leave_is_no_failure_of_the_others() -> None:
+    (said, _) = in_ranks(2, given_up_at_second)
+    assert said.startswith("terminated: rank 1") and "compiling was given up" in said
+
+
 def test_nobody_waits_for_a_rank_that_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     """F30: it is stopped, not ended: its connections stay open, and no sum fails."""
     context_stopped = ended(3, stop_second, silent_seconds=4.0)
@@ -196,6 +218,7 @@ def test_what_the_first_fails_to_make_ends_all() -> None:
         ({"WORLD_SIZE": "two"}, ["WORLD_SIZE=two", "whole number"]),
         ({"RANK": "2"}, ["RANK=2 is not less than WORLD_SIZE=2", "0 to 1"]),
         ({"RANK": "-1"}, ["RANK=-1", "whole number"]),
+        ({"MASTER_PORT": "99999"}, ["MASTER_PORT=99999", "at most 65535"]),
     ],
 )
 def test_a_half_made_world_is_refused(changes: dict[str, str | None], words: list[str]) -> None:

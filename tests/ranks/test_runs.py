@@ -380,6 +380,7 @@ def test_a_signal_to_torchrun_saves_and_ends(tmp_path: Path) -> None:
     run.process.send_signal(signal.SIGTERM)
     _, out = run.end()
     assert "terminated, saved" in out, out
+    assert "torchrun --nproc-per-node 2 -m rlpyt resume" in " ".join(out.split())
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "terminated"
     assert record["env_steps"] == checkpoint.steps(tmp_path / "run" / "checkpoints")
