@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -51,8 +52,13 @@ class Joined(Ranks):
         self._dist, self._calls, self.broken = dist, 0, False
 
         def store(host: bool) -> Any:
-            limit = timedelta(seconds=max(silent_seconds, 2 * BEAT_SECONDS))
-            whole = dist.TCPStore(address, port, None, host, timeout=limit, wait_for_workers=False)
+            seconds = max(silent_seconds, 2 * BEAT_SECONDS)
+            given: Any = {"timeout": timedelta(seconds=seconds), "wait_for_workers": False}
+            # It tries twice to connect; of a server that never answers it would wait for ever.
+            whole = _within(
+                2 * seconds + BEAT_SECONDS,
+                lambda: dist.TCPStore(address, port, None, host, **given),
+            )
             return dist.PrefixStore("rlpyt", whole)
 
         if held:
@@ -239,6 +245,31 @@ def _end_with_parent() -> None:
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             if os.getppid() != parent:  # it ended before that was asked for
                 os._exit(1)
+
+
+def _within(seconds: float, make: Callable[[], T]) -> T:
+    """What is made, from a thread that nobody waits for any longer.
+
+    Raises:
+        TimeoutError: it is not made in time.
+    """
+    found: list[T] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(make())
+        except Exception as error:
+            errors.append(error)
+
+    maker = threading.Thread(target=run, name="ranks: meet", daemon=True)
+    maker.start()
+    maker.join(seconds)
+    if errors:
+        raise errors[0]
+    if not found:
+        raise TimeoutError(f"what listens there did not answer as a rank does in {seconds:.0f} s")
+    return found[0]
 
 
 def _await_all(store: Any, size: int, seconds: float) -> None:

@@ -19,7 +19,6 @@ from rlpyt.errors import UsageError
 from rlpyt.processes import stacks
 from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.processes.wait import GRACE, LOOK
-from rlpyt.ranks import world
 from rlpyt.samplers.options import START_LIMIT
 from rlpyt.vector.in_process import InProcess
 
@@ -135,10 +134,8 @@ class Watchdog:
         shows = "\x1b[?25h" if sys.stdout is not None and sys.stdout.isatty() else ""  # the cursor
         print(f"{shows}\n{text}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(_STDERR, all_threads=True)
-        # The store of the ranks may not answer, and nobody waits for it.
-        told = threading.Thread(target=world().failed, args=(UsageError(text),), daemon=True)
-        told.start()
-        told.join(_LATER)
+        if torchrun.met:
+            _tell_ranks(text)
         os._exit(stopping.exit_code())
 
     def _column(self) -> int | None:
@@ -150,3 +147,12 @@ class Watchdog:
                 return there["self"].column(there.get("b", 0))
             frame = frame.f_back
         return None
+
+
+def _tell_ranks(text: str) -> None:
+    """Say to the other ranks why this one ends; their store may not answer, and nobody waits."""
+    from rlpyt.ranks import world  # which imports PyTorch, as workers do not
+
+    told = threading.Thread(target=world().failed, args=(UsageError(text),), daemon=True)
+    told.start()
+    told.join(_LATER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -251,6 +252,17 @@ def come_twice() -> None:
 
 def test_a_second_process_of_a_rank_is_refused_and_the_first_goes_on() -> None:
     in_ranks(2, come_twice)
+
+
+def test_a_port_of_something_else_is_told_of() -> None:
+    """A server takes connections there and says nothing: PyTorch would wait for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        code = "from rlpyt.ranks.joined import Joined; Joined(silent_seconds=1.0)"
+        env = {**os.environ, **addresses(2, other.getsockname()[1]), "RANK": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+        )
+    assert "UsageError" in done.stderr and "2 ranks did not meet there" in done.stderr
 
 
 def test_ranks_that_do_not_come_are_named() -> None:
