@@ -222,12 +222,17 @@ class Joined(Ranks):
         """What has become of another rank, which may still be writing that down; None: nothing."""
         self.broken = True
         until = time.monotonic() + 3 * BEAT_SECONDS
-        with suppress(Exception):
+        try:
             while time.monotonic() < until:
                 if self._store.check(["failure"]):
                     _, who, text, asked = loads(self._store.get("failure"))
                     return StopAsked(f"{who}: {text}", asked) if asked else RankError(who, text)
                 time.sleep(0.1)
+        except Exception:
+            return RankError(
+                "the first rank, or the torchrun of its machine, is gone without a word (killed? "
+                f"cut off?), and with it the store that ranks share: {_first_line(error)}"
+            )
         if gone := self._hearts.silent(1.5 * BEAT_SECONDS):
             how = "is gone without a word (killed? out of memory?)"
         elif gone := self._hearts.left():

@@ -151,6 +151,19 @@ def test_who_waits_is_told_of_one_that_was_killed() -> None:
     assert second.code == -signal.SIGKILL
 
 
+def fail_at_first_by_a_signal() -> None:
+    world().totals(1.0)
+    if world().rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    world().totals(1.0)
+
+
+def test_who_waits_is_told_of_the_first_s_end_though_the_store_goes_with_it() -> None:
+    first, second = ended(2, fail_at_first_by_a_signal)
+    assert first.code == -signal.SIGKILL
+    assert "RankError: the first rank, or the torchrun of its machine, is gone" in second.error
+
+
 def given_up_at_second() -> str:
     """The second rank alone is asked to stop, and leaves something unfinished."""
     ranks = world()
