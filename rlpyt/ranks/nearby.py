@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlpyt.cores import shared_cores
+
 MOST_BYTES: Final = 8 << 20
 """Of what one rank gives; more goes through gloo."""
 LINE: Final = 64  # bytes of a cache line
@@ -46,6 +48,8 @@ class Nearby:
         self, file: int, rank: int, pids: Sequence[int], failed: Callable[[], bool]
     ) -> None:
         self._rank, self._size, self._failed = rank, len(pids), failed
+        # Where ranks take turns on a core, who spins keeps it from whom it waits for.
+        self._spins = SPIN_SECONDS if shared_cores() >= self._size else 0.0
         memory = mmap.mmap(file, size_for(self._size))
         heads = np.frombuffer(memory, np.int64, self._size * LINE // 8)
         self._turns = heads[:: LINE // 8]  # calls that each rank has written
@@ -101,7 +105,7 @@ class Nearby:
                 if (gone or self._failed()) and turns.min() < call:  # not the last that it did
                     named = (f"process {self._pids[process]} has ended" for process, _ in gone)
                     raise RuntimeError(", ".join(named) or "another rank has failed")
-            if now - begun < SPIN_SECONDS:
+            if now - begun < self._spins:
                 os.sched_yield()
             else:  # the longer it has taken, the less it matters when this is noticed
                 time.sleep(min((now - begun) * NAP_SHARE, LONGEST_NAP))
