@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from rlpyt.ranks import nearby
 from rlpyt.ranks.alone import Ranks, merge_moments
 from rlpyt.ranks.hearts import BEAT_SECONDS, Hearts
 from rlpyt.ranks.nearby import Nearby
+from rlpyt.ranks.waits import await_all, within
 from rlpyt.stopping import asked_by
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Joined(Ranks):
             seconds = max(silent_seconds, 2 * BEAT_SECONDS)
             given: Any = {"timeout": timedelta(seconds=seconds), "wait_for_workers": False}
             # It tries twice to connect; of a server that never answers it would wait for ever.
-            whole = _within(
+            whole = within(
                 2 * seconds + BEAT_SECONDS,
                 lambda: dist.TCPStore(address, port, None, host, **given),
             )
@@ -73,7 +73,7 @@ class Joined(Ranks):
                     f"MASTER_PORT={port}: torchrun gives each its own. Start what runs beside "
                     "training without these variables"
                 )
-            _await_all(self._store, self.size, meet_seconds)
+            await_all(self._store, self.size, meet_seconds)
             self._hearts = Hearts(store(False), self.rank, self.size, silent_seconds, self._heard)
             self._hearts.start()
             self._numbers: Any = self._make_groups(meet_seconds)
@@ -250,47 +250,6 @@ def _end_with_parent() -> None:
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             if os.getppid() != parent:  # it ended before that was asked for
                 os._exit(1)
-
-
-def _within(seconds: float, make: Callable[[], T]) -> T:
-    """What is made, from a thread that nobody waits for any longer.
-
-    Raises:
-        TimeoutError: it is not made in time.
-    """
-    found: list[T] = []
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            found.append(make())
-        except Exception as error:
-            errors.append(error)
-
-    maker = threading.Thread(target=run, name="ranks: meet", daemon=True)
-    maker.start()
-    maker.join(seconds)
-    if errors:
-        raise errors[0]
-    if not found:
-        raise TimeoutError(f"what listens there did not answer as a rank does in {seconds:.0f} s")
-    return found[0]
-
-
-def _await_all(store: Any, size: int, seconds: float) -> None:
-    """Wait until every rank has come.
-
-    Raises:
-        TimeoutError: some have not, and are named.
-    """
-    until = time.monotonic() + seconds
-    while True:
-        missing = [r for r in range(size) if not store.check([f"came/{r}"])]
-        if not missing:
-            return
-        if time.monotonic() > until:
-            raise TimeoutError(f"{', '.join(map(_rank, missing))} did not come in {seconds:.0f} s")
-        time.sleep(0.05)
 
 
 def _who(rank: int) -> str:
