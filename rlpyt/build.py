@@ -38,7 +38,7 @@ from rlpyt.algos.td3 import TD3
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluator
-from rlpyt.models.batch_norm import Statistics
+from rlpyt.models.batch_norm import normalizes
 from rlpyt.ranks import world
 from rlpyt.remote import Plan, asynchronous_sampler, remote_sampler, replicated_sampler
 from rlpyt.replays.mirrored import MirroredRing
@@ -147,10 +147,10 @@ def _check_ranks(run: Run, resolved: Resolved, agent: Agent) -> None:
             f"sampler=ray with {resolved.ranks} ranks: each would ask the cluster for replicas of "
             "its own; choose another --sampler"
         )
-    if Statistics(agent.model):
+    if resolved.compile and normalizes(agent.model):
         raise UsageError(
-            f"batch_norm with {resolved.ranks} ranks: each would normalize by its own rows; choose "
-            "--no-batch-norm, or --layer-norm"
+            f"compile=on with {resolved.ranks} ranks: batch_norm normalizes over the rows of all "
+            "of them, which no compiled function can; choose --compile off"
         )
     if run.sampler.asynchronous and not isinstance(run.algo, ReplayOptions):
         raise UsageError(

@@ -12,9 +12,14 @@ def allowed_cores() -> int:
 
     Of several ranks on a machine each has its part of them.
     """
+    return max(1, shared_cores() // torchrun.here())
+
+
+def shared_cores() -> int:
+    """The same of all ranks on this machine together."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(cores, _cgroup_quota() or cores) // torchrun.here())
+    return min(cores, _cgroup_quota() or cores)
 
 
 def _cgroup_quota() -> int | None:

@@ -105,4 +105,13 @@ class WaitedTooLong(TimeoutError):
 
 
 class StopAsked(RuntimeError):
-    """Something was left unfinished because the run was asked to stop."""
+    """Something was left unfinished because the run was asked to stop.
+
+    Args:
+        text: what.
+        asked: where another rank was: "interrupted" or "terminated".
+    """
+
+    def __init__(self, text: str, asked: str = "") -> None:
+        super().__init__(text)
+        self.asked = asked

@@ -11,12 +11,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlpyt import checkpoint, tree_format
+from torch import nn
+
+from rlpyt import checkpoint, torchrun, tree_format
+from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder, options, versions
-from rlpyt.ranks import world
+from rlpyt.ranks import bits, differing, world
 from rlpyt.run import Run
 
+COUNTS, SLOWEST = {"workers/restarts", "workers/dropped"}, "workers/slowest"
 COMMON = {"learner", "actor", "temperature"}  # of an algorithm's state: the same on all ranks
 
 
@@ -26,6 +30,7 @@ def check_alike(run: Run) -> None:
         return
     known = versions()
     own = {f"{part}.{name}": x for part, of in options(run).items() for name, x in of.items()}
+    own["schedule_steps"] = run.schedule_steps
     own |= {f"version of {name}": known.get(name) for name in ("rlpyt", "torch")}
     del own["loop.seed"]  # the first one's is everyone's
     for rank, other in enumerate(world().gather(own)):
@@ -38,17 +43,53 @@ def check_alike(run: Run) -> None:
                 )
 
 
+def check_agents(agent: nn.Module, spec: EnvSpec, drawn: bool) -> None:
+    """Refuse ranks whose environments or networks are not the same.
+
+    Args:
+        drawn: whether weights are those that a run begins with; else they are loaded later.
+    """
+    if world().size == 1:
+        return
+    own: dict[str, Any] = {
+        "what environments observe": repr(spec.observation),
+        "what actions are": repr(spec.action),
+        **{f"the shape of {name}": tuple(x.shape) for name, x in agent.state_dict().items()},
+    }
+    if drawn:
+        own |= {f"the sum of {name}": bits(x) for name, x in agent.state_dict().items()}
+    for rank, other in enumerate(world().gather(own)):
+        for name in {**own, **other}:
+            if own.get(name) != other.get(name):
+                where = f"{own.get(name)} on rank {world().rank}, {other.get(name)} on rank {rank}"
+                raise UsageError(
+                    f"{name} is {where}; start all ranks with the same code, versions and files. A "
+                    "network of your own begins with what torch draws, which is seeded"
+                )
+
+
+def assert_same(agent: nn.Module) -> None:
+    """Raise unless weights and statistics are the same on all ranks: what is saved is of all."""
+    if world().size == 1:
+        return
+    names = differing({name: bits(x) for name, x in agent.state_dict().items()}, world())
+    if names:
+        raise RuntimeError(
+            f"the ranks' {names[0]} differ, so that no checkpoint is written: what ranks train is "
+            "changed by gradients, and by what all have in common, alone (docs/ranks.md); go back "
+            "to an earlier checkpoint"
+        )
+
+
 def check_ranks(folder: RunFolder, record: Mapping[str, Any]) -> None:
     """Refuse to go on with more or fewer ranks than a run has parts for."""
     began, now = record["resolved"].get("ranks", 1), world().size
     if began == now:
         return
-    how = f"rlpyt resume {folder.path}"
-    if began > 1:
-        how = f"torchrun --nproc-per-node {began} -m {how}"
     raise UsageError(
         f"{folder.path} is trained by {began} rank{'s' if began > 1 else ''}, each with "
-        f"environments and rows of its own, and here are {now}; go on with: {how}"
+        f"environments and rows of its own, and here are {now}; go on with: "
+        f"{torchrun.resuming(folder.path, began)}"
     )
 
 
@@ -74,7 +115,7 @@ def newest(folder: Path, accept: Callable[[Any], object]) -> tuple[Any, dict[str
     """The newest checkpoint that is whole, with the replay of every rank."""
     if world().size == 1:
         return checkpoint.load(folder, accept=accept)
-    names = world().from_first(lambda: checkpoint.names(folder))
+    names, last = world().from_first(lambda: checkpoint.names(folder)), "there is none"
     for name in names:
         found, why = None, ""
         try:
@@ -85,9 +126,34 @@ def newest(folder: Path, accept: Callable[[Any], object]) -> tuple[Any, dict[str
         if not reasons:
             assert found is not None
             return found
+        last = reasons[0]
         if world().first:
             warnings.warn(f"{reasons[0]}; trying the one before it", RuntimeWarning, 2)
-    raise UsageError(f"no checkpoint in {folder} is whole on all ranks; train anew")
+    raise UsageError(
+        f"no checkpoint in {folder} is whole on all ranks; restore a copy, or train anew ({last})"
+    )
+
+
+def of_all(own: dict[str, float]) -> dict[str, float]:
+    """A line's metrics of samplers and of time as those of all ranks: counts are summed, of what is
+    the most the most is taken, of shares, speeds and means the mean.
+
+    Which worker is the slowest is told of the rank whose others waited longest for it.
+    """
+    everywhere = world().gather(own)
+    if len(everywhere) == 1:
+        return own
+    waits = max(everywhere, key=lambda one: one.get(SLOWEST + "_share", 0.0))
+    merged: dict[str, float] = {}
+    for name in dict.fromkeys(name for one in everywhere for name in one):
+        values = [one[name] for one in everywhere if name in one]
+        if name in COUNTS:
+            merged[name] = sum(values)
+        elif name.startswith(SLOWEST):
+            merged[name] = waits[name]
+        else:
+            merged[name] = max(values) if name.endswith("_max") else sum(values) / len(values)
+    return merged
 
 
 def with_others(own: dict[str, Any]) -> dict[str, Any]:

@@ -170,6 +170,8 @@ def _compilation(run: Run, images: bool, device: str) -> tuple[bool, str]:
         return False, "eager: what compiling gains was measured on CPUs only; --compile on compiles"
     if not isinstance(algo, ReplayOptions) or run.model.memory != "none":
         return False, "eager: compiling gains little here; --compile on compiles"
+    if torchrun.expected() > 1 and getattr(run.model, "batch_norm", False):
+        return False, "eager: batch normalization is over the rows of all ranks"
     num_envs = run.env.num_envs * torchrun.expected()
     updates = algo.updates(num_envs, run.loop.env_steps) // torchrun.expected()
     if updates < (COMPILED_IMAGE_UPDATES if images else COMPILED_UPDATES):

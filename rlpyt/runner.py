@@ -17,7 +17,7 @@ from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
 from rlpyt.logging.shares import shares_of
-from rlpyt.one_run import of_rank, with_others
+from rlpyt.one_run import assert_same, of_all, of_rank, with_others
 from rlpyt.replays.segments import Segments
 from rlpyt.run import Run
 from rlpyt.schedules import due
@@ -101,14 +101,15 @@ class Runner:
         try:
             return self._train()
         except StopAsked as error:
-            if not self.stop.name:
+            name = self.stop.name or error.asked
+            if not name:
                 raise
             self.ranks.failed(error)
             self.saved = False
             lost = "what came after the newest checkpoint is lost"
             some = self.episodes.env_steps > 0
             self.console.message(f"{error}; {lost if some else 'there is nothing to save yet'}")
-            return self.stop.name
+            return name
 
     def _train(self) -> str:
         loop, episodes, sampler = self.run.loop, self.episodes, self.parts.sampler
@@ -160,6 +161,7 @@ class Runner:
     def save(self) -> Path:
         """Write a checkpoint of everything that the rest of the run depends on."""
         self._settle()
+        assert_same(self.parts.agent)
         listing = None if self.segments is None else self.segments.save()
         state = self.state(listing)
         path = self.ranks.from_first(lambda: self._write(state))
@@ -285,8 +287,7 @@ class Runner:
         recorder.record_all(line)
         spent = {**sampler.seconds, "learn": self._learning}
         shares = shares_of(spent, self.seconds - self._line_seconds, steps - self._line_steps)
-        recorder.record_all(shares)
-        recorder.record_all(sampler.metrics())
+        recorder.record_all(of_all({**shares, **sampler.metrics()}))
         recorder.record("time/frames", steps * self.parts.spec.frames_per_step)
         so_far = self._spent
         self._spent = {name: so_far.get(name, 0.0) + seconds for name, seconds in spent.items()}

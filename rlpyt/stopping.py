@@ -36,6 +36,11 @@ def listen_to(told: Callable[[], bool]) -> None:
     _told = told
 
 
+def asked_by() -> str:
+    """What the run that was asked to stop is to be called; "" where it was not."""
+    return "" if _asked_at is None else NAMES[signal.Signals(_asked_by)]
+
+
 def exit_code() -> int:
     """What a run that was asked to stop exits with, as shells say it: 130 or 143; else 1."""
     return 1 if _asked_at is None else 128 + _asked_by

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from math import isfinite
+from pathlib import Path
 from typing import Final
 
 from rlpyt.errors import UsageError
@@ -20,6 +22,8 @@ SILENCE: Final = "RLPYT_RANK_TIMEOUT"
 """Names the seconds without a heartbeat after which a rank is given up: a matter of the network."""
 SILENT_SECONDS: Final = 60.0
 LEAST_SILENCE: Final = 4.0
+ALONE_SECONDS: Final = 3.0
+"""In which torchrun ends the other ranks once one has ended with an error."""
 met = False
 """Whether this process trains with the others: what goes wrong then may be its own."""
 
@@ -42,7 +46,19 @@ def local_rank() -> int:
 
 def speaks() -> bool:
     """Whether this process says what goes wrong before all have met: it does in each of them."""
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("RANK", "0") == "0" or "TORCHELASTIC_RUN_ID" not in os.environ
+
+
+def fails_alone() -> bool:
+    """Whether no other rank has failed, too: torchrun would have ended this one meanwhile."""
+    time.sleep(ALONE_SECONDS)
+    return True
+
+
+def resuming(folder: Path, ranks: int) -> str:
+    """The command that goes on with a run of so many ranks, where all are on this machine."""
+    command = f"rlpyt resume {folder}"
+    return command if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m {command}"
 
 
 def without(environ: Mapping[str, str]) -> dict[str, str]:
@@ -58,6 +74,12 @@ def check() -> None:
                 f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {name}: torchrun sets both; "
                 "start with torchrun, or unset WORLD_SIZE to train in one process"
             )
+    rank, size = whole("RANK", 0), whole("WORLD_SIZE", 1)
+    if rank >= size:
+        raise UsageError(
+            f"RANK={rank} is not less than WORLD_SIZE={size}: ranks are 0 to {size - 1}, as "
+            "torchrun sets them"
+        )
     if (restarts := os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) != "0":
         raise UsageError(
             f"torchrun has started its processes anew (restart {restarts}), which would begin "
@@ -74,9 +96,12 @@ def silence() -> float:
     raise UsageError(f"{SILENCE}={text} must be a number of seconds, at least {LEAST_SILENCE:g}")
 
 
-def whole(name: str, least: int) -> int:
+def whole(name: str, least: int, most: int = 1 << 31) -> int:
     """A variable that is a whole number."""
     text = os.environ[name]
-    if text.isdigit() and int(text) >= least:
+    if text.isdecimal() and least <= int(text) <= most:
         return int(text)
-    raise UsageError(f"{name}={text} is no whole number of at least {least}; torchrun sets it")
+    limit = f" and at most {most}" if text.isdecimal() and int(text) > most else ""
+    raise UsageError(
+        f"{name}={text} is no whole number of at least {least}{limit}; torchrun sets it"
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from rlpyt import checkpoint
+from rlpyt import checkpoint, torchrun
 from rlpyt.acting import Home, observes_images
 from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
@@ -21,7 +21,15 @@ from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
 from rlpyt.logging.recorder import Recorder, Silent
 from rlpyt.logging.tensorboard import open_sinks
-from rlpyt.one_run import check_alike, check_ranks, check_shared, held, newest, of_rank
+from rlpyt.one_run import (
+    check_agents,
+    check_alike,
+    check_ranks,
+    check_shared,
+    held,
+    newest,
+    of_rank,
+)
 from rlpyt.processes.stacks import answering
 from rlpyt.ranks import together, world
 from rlpyt.replays.segments import Segments
@@ -92,6 +100,7 @@ def train(
     try:
         if run.loop.init_from:
             _start_from(parts, Path(run.loop.init_from))
+        check_agents(parts.agent, parts.spec, drawn=True)
         folder = world().from_first(lambda: _begun(run, parts))
         check_shared(folder)
         with held(folder):
@@ -150,9 +159,10 @@ def resume(
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     resolved = Resolved(**record["resolved"])
-    check_alike(run)
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
+    check_alike(run)
+    if sampler:
         images = observes_images(run.env, _home(run, guarded))
         resolved = with_sampler(resolved, run, images)
     parts = build(run, resolved, model=model, home=_home(run, guarded))
@@ -160,6 +170,7 @@ def resume(
         parts.close()
         raise UsageError(f"{run.algo_name} has no replay to drop; resume without --drop-replay")
     try:
+        check_agents(parts.agent, parts.spec, drawn=False)
         with held(folder):
             segments = segments_of(run, parts, folder)
             saved = None
@@ -295,7 +306,7 @@ def _say(text: str) -> None:
 def _farewell(status: str, folder: RunFolder, saved: bool, env_steps: int) -> list[str]:
     if status != "finished":
         what = "saved" if saved else f"not saved since {env_steps:,} env steps"
-        return [f"{status}, {what}; go on with: rlpyt resume {folder.path}"]
+        return [f"{status}, {what}; go on with: {torchrun.resuming(folder.path, world().size)}"]
     return [f"saved    {folder.path}: checkpoints/  run.json  progress.csv"]
 
 

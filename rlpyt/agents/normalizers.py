@@ -81,8 +81,10 @@ class ObservationNormalizer(nn.Module):
             self.get_buffer(f"mean{i}").copy_(moments[0])
             self.get_buffer(f"scale{i}").copy_(1 / std)
         _, first = tree_items(observation)[0]
-        rows = first.shape[0] * first.shape[1] if kept is None else int(kept.sum())
-        self.count += rows if added is None else added
+        if added is None:
+            rows = first.shape[0] * first.shape[1] if kept is None else int(kept.sum())
+            added = int(*world().totals(rows))
+        self.count += added
 
 
 class RewardScale(nn.Module):

@@ -67,7 +67,8 @@ class A2C:
         options = self.options
         lr = scheduled(options.lr, options.lr_schedule, env_steps, self.total_env_steps)
         sample = self.reader.sample(window)
-        explained = explained_variance(sample.value, sample.target, sample.live)
+        whole = self.learner.total
+        explained = explained_variance(sample.value, sample.target, sample.live, whole)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
         means = self.learner.step(self.loss, lr, chunks, states, live=chunks.live)

@@ -80,7 +80,8 @@ class APPO:
         self._clip.fill_(scheduled(options.clip_coef, options.clip_schedule, env_steps, total))
         rows, states = self.reader.read(window)
         sample = self.sample(rows, states)
-        explained = explained_variance(sample.value, sample.target, sample.live)
+        whole = self.learner.total
+        explained = explained_variance(sample.value, sample.target, sample.live, whole)
         begins = tree_map(lambda x: x.flatten(0, 1), states)
         count = options.minibatches(window.num_envs)
         seen: list[Tensor] = []

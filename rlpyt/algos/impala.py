@@ -105,7 +105,7 @@ class IMPALA:
         with torch.no_grad():
             kl = approximate_kl(log_ratio)
             means = live_means([policy, error, now.entropy, kl, rho], live)
-            explained = explained_variance(now.value, target, live)
+            explained = explained_variance(now.value, target, live, self.learner.total)
         return live_mean(total, live), torch.cat([means, explained.view(1)])
 
     def state(self) -> dict[str, Any]:

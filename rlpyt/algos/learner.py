@@ -14,7 +14,7 @@ from rlpyt.errors import StopAsked, UsageError
 from rlpyt.memory_budget import file_too_large
 from rlpyt.models.flat import FlatParameters, Optimizer
 from rlpyt.models.memory import Memory
-from rlpyt.ranks import Ranks, world
+from rlpyt.ranks import Ranks, bits, differing, world
 from rlpyt.stopping import asked_at
 
 COMPILED_FILE = 256 << 20  # bytes at most: PyTorch 2.13's C++ headers, compiled once, take 156 MB
@@ -85,7 +85,7 @@ class Learner:
         self.optimizer.step(lr)
         self.updates += 1
         if self._reduction is not None and self.updates % COMPARED_EVERY == 1:
-            assert_alike(self.parameters, self.ranks, self.updates)
+            assert_alike(self.parameters, self.ranks, self.updates, self.module)
         return metrics
 
     def _eager(self, loss: Loss, *inputs: Any) -> Tensor:
@@ -149,19 +149,23 @@ class Learner:
         self.updates = int(state["updates"])
 
 
-def assert_alike(parameters: FlatParameters, ranks: Ranks, updates: int) -> None:
-    """Raise unless the parameters are the same on every rank, to the bit."""
-    own = parameters.checksums().tolist()
-    short = sum(own) % (1 << 52)  # what a float64 holds exactly
-    most, least = ranks.greatest(short, -short)
-    if most == -least:
+def assert_alike(
+    parameters: FlatParameters, ranks: Ranks, updates: int, module: nn.Module | None = None
+) -> None:
+    """Raise unless parameters, and a module's buffers, are the same on every rank, to the bit."""
+    sums = dict(zip(parameters.names, parameters.checksums().tolist(), strict=True))
+    buffers = {} if module is None else {name: bits(x) for name, x in module.named_buffers()}
+    names = differing(sums | buffers, ranks)
+    if not names:
         return
-    everywhere = ranks.gather(own)
-    differing = [
-        name for name, *sums in zip(parameters.names, *everywhere, strict=True) if len({*sums}) > 1
-    ]
+    if (name := names[0]) in buffers:
+        raise RuntimeError(
+            f"at update {updates} the ranks' buffers differ, first in {name}: the network changes "
+            "it by itself, on each rank by other rows. Change it by what ranks have in common "
+            "(rlpyt.ranks.world().sum_, docs/ranks.md), or train in one process"
+        )
     raise RuntimeError(
-        f"at update {updates} the ranks' parameters differ, first in {differing[0]}: a model "
+        f"at update {updates} the ranks' parameters differ, first in {name}: a model "
         "that changes its weights by itself, or draws by rank? What ranks train must be changed by "
         "gradients alone; go back to an earlier checkpoint"
     )

@@ -75,7 +75,8 @@ class PPO:
         lr = scheduled(options.lr, options.lr_schedule, env_steps, total)
         self._clip.fill_(scheduled(options.clip_coef, options.clip_schedule, env_steps, total))
         sample = self.reader.sample(window)
-        explained = explained_variance(sample.value, sample.target, sample.live)
+        whole = self.learner.total
+        explained = explained_variance(sample.value, sample.target, sample.live, whole)
         states = tree_map(lambda x: x.flatten(0, 1), to_device(window.states, self.agent.device))
         chunks = fold(sample, window.sample_length)
         count = options.minibatches(window.num_envs)

@@ -82,7 +82,8 @@ class QValueLearning(ReplayLearning):
         self.actor_learner = learner("actor", agent.actor, len(self.actor_names) - 1)
         followed = (agent.target_critics, self.learner), (agent.target_actor, self.actor_learner)
         self.targets = [TargetNetwork(target, of) for target, of in followed if target is not None]
-        self.statistics = Statistics(agent.critics), Statistics(agent.actor)
+        whole = self.learner.total
+        self.statistics = Statistics(agent.critics, whole), Statistics(agent.actor, whole)
         self._masks: Any = getattr(agent.critics, "masks", None)  # draws them
         self._actor_seen: list[Tensor] = []  # metrics of the window's updates of the actor
         self._remembers = bool(tree_leaves(agent.states(agent.model.initial_state(1))))

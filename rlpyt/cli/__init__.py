@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except UsageError as error:
         name = f"rlpyt {command}" if command in _COMMANDS else "rlpyt"
-        if torchrun.speaks() or torchrun.met:
+        if torchrun.speaks() or torchrun.met or torchrun.fails_alone():
             _complain(f"{name}: {error}{_help_for(error, argv)}")
         return 2
     except EnvironmentFault as error:

@@ -131,13 +131,28 @@ def clipped_value_loss(
     return torch.maximum((value - target).square(), (clipped - target).square())
 
 
-def explained_variance(value: Tensor, target: Tensor, live: Tensor) -> Tensor:
+def explained_variance(
+    value: Tensor,
+    target: Tensor,
+    live: Tensor,
+    total: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
     """1 - Var[target - value] / Var[target] over live rows: 1 is perfect, 0 no better than a
     constant. A constant target has nothing to explain, and gives 0.
 
-    Args: value, target: [...]; live: [...] bool.    Returns: [].
+    Args: value, target: [...]; live: [...] bool; total: as `normalize` takes it.    Returns: [].
     """
-    of_error, of_target = _variance(target - value, live), _variance(target, live)
+    if total is None:
+        of_error, of_target = _variance(target - value, live), _variance(target, live)
+    else:
+        terms = torch.stack((target - value, target)).double()
+        terms = torch.where(live, terms, 0.0).flatten(1)  # [2, n]
+        sums = total(torch.cat((terms.sum(1), terms.square().sum(1), live.sum().double().view(1))))
+        mean, squares = (sums[:4] / sums[4].clamp(min=1)).view(2, 2)
+        variance = (squares - mean.square()).to(value.dtype)
+        # What differs by no more than rounding is constant.
+        rounding = (8 * torch.finfo(value.dtype).eps * mean).square()
+        of_error, of_target = torch.where(variance <= rounding, 0.0, variance)
     return torch.where(of_target == 0, 0.0, 1 - of_error / of_target)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from collections.abc import Callable
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +42,8 @@ class BatchNorm(Parallel):
     def __init__(self, count: int, width: int, warm_up: int) -> None:
         super().__init__()
         self.warm_up = warm_up
+        self.total: Callable[[Tensor], Tensor] | None = None
+        """Of a vector of sums over these rows that over all, where other processes have more."""
         self.weight = nn.Parameter(torch.ones(count, 1, width))
         self.bias = nn.Parameter(torch.zeros(count, 1, width))
         begin = torch.stack([torch.zeros(count, 1, width), torch.ones(count, 1, width)])
@@ -71,12 +74,22 @@ class BatchNorm(Parallel):
         return self.forward(flat, False, None, counted).view(x.shape)
 
     def _renormalized(self, x: Tensor, counted: Tensor) -> Tensor:
-        rows = counted.sum()
-        share = (counted.to(x.dtype) / rows.clamp(min=1)).unsqueeze(-1)  # [N, 1]
-        x = torch.where(counted.unsqueeze(-1), x, 0.0)  # what is not counted may be anything
-        mean = (share * x).sum(-2, keepdim=True)
-        centred = x - mean
-        variance = (share * centred.square()).sum(-2, keepdim=True)
+        rows, counted = counted.sum(), counted.unsqueeze(-1)  # [N, 1]
+        x = torch.where(counted, x, 0.0)  # what is not counted may be anything
+        if self.total is None:
+            share = counted.to(x.dtype) / rows.clamp(min=1)
+            mean = (share * x).sum(-2, keepdim=True)
+            centred = x - mean
+            variance = (share * centred.square()).sum(-2, keepdim=True)
+        else:  # in one exchange, about what all processes have in common
+            begin = self.running[0]
+            apart = torch.where(counted, x - begin, 0.0).double()
+            sums = torch.stack((apart, apart.square())).sum(-2, keepdim=True)
+            rows, sums = _over_all(rows, sums, self.total)
+            shift, squares = sums / rows.clamp(min=1)
+            variance = (squares - shift.square()).clamp(min=0).to(x.dtype)
+            mean = begin + shift.to(x.dtype)
+            centred = x - mean
         deviation = (variance + EPSILON).sqrt()
         with torch.no_grad():
             before = (self.running[1] + EPSILON).sqrt()
@@ -89,14 +102,22 @@ class BatchNorm(Parallel):
         return centred / deviation * r + d
 
 
+def normalizes(network: nn.Module) -> bool:
+    """Whether any part of a network is a batch normalization."""
+    return any(isinstance(part, BatchNorm) for part in network.modules())
+
+
 class Statistics:
-    """The running statistics of all normalizations of a network; False of one without any."""
+    """The running statistics of all normalizations of a network; () of a network without any.
 
-    def __init__(self, network: nn.Module) -> None:
+    Args:
+        total: as `BatchNorm.total`.
+    """
+
+    def __init__(self, network: nn.Module, total: Callable[[Tensor], Tensor] | None = None) -> None:
         self._norms = [part for part in network.modules() if isinstance(part, BatchNorm)]
-
-    def __bool__(self) -> bool:
-        return bool(self._norms)
+        for norm in self._norms:
+            norm.total = total
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -104,3 +125,26 @@ class Statistics:
         for norm in self._norms:
             norm.running.lerp_(norm.newest, 1 - MOMENTUM)
             norm.updates += 1
+
+
+def _over_all(
+    rows: Tensor, sums: Tensor, total: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """How many rows all processes have, 0-d, and their sums [...] over them, with gradient."""
+    found: Any = _Total.apply(torch.cat([rows.to(sums).view(1), sums.flatten()]), rows, total)
+    return found[0], found[1:].view_as(sums)
+
+
+class _Total(torch.autograd.Function):
+    """Sums over processes. Each has the mean over its own rows as its loss, all together the mean
+    over the rows of all: a slope counts by the rows of the process that it comes from."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, rows: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.rows, ctx.total = rows, total
+        return total(own.clone())
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = slopes
+        return ctx.total(slope * ctx.rows) / ctx.rows.clamp(min=1), None, None

@@ -12,5 +12,6 @@ a slow environment of one rank may take as long as it likes.
 
 from rlpyt.ranks.alone import Ranks, merge_moments
 from rlpyt.ranks.meeting import join, together, world
+from rlpyt.ranks.sameness import bits, differing
 
-__all__ = ["Ranks", "join", "merge_moments", "together", "world"]
+__all__ = ["Ranks", "bits", "differing", "join", "merge_moments", "together", "world"]

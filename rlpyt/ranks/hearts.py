@@ -53,6 +53,10 @@ class Hearts:
         now = time.monotonic()
         return [r for r, (beat, at) in self._seen.items() if beat != _LEFT and now - at > seconds]
 
+    def told(self) -> bool:
+        """Whether another rank has said that it failed."""
+        return self._told is not None
+
     def left(self) -> list[int]:
         """Ranks that have ended without a failure."""
         return [r for r, (beat, _) in self._seen.items() if beat == _LEFT]
@@ -95,11 +99,13 @@ class Hearts:
             if now - looked > 3 * BEAT_SECONDS:  # this process was suspended
                 self._forgive(now - looked)
             looked = now
-            for rank in self.silent(self._limit):
-                why = f"rank {rank} has not answered for {self._limit:.0f} s (stopped? cut off?)"
-                self._end(why)
-            if now - self._heard > self._limit + BEAT_SECONDS:
-                self._end("the store that ranks share does not answer (cut off?)")
+            if now - self._heard > 2 * BEAT_SECONDS:  # so that no rank is heard of
+                if now - self._heard > self._limit + BEAT_SECONDS:
+                    self._end("the store that ranks share does not answer (stopped? cut off?)")
+            elif silent := self.silent(self._limit):
+                self._end(
+                    f"rank {silent[0]} has not answered for {self._limit:.0f} s (stopped? cut off?)"
+                )
             if self._told and now - self._told[1] > END_SECONDS:
                 self._end(self._told[0])
 

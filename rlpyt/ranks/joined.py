@@ -20,8 +20,12 @@ from torch import Tensor
 from rlpyt import torchrun
 from rlpyt.errors import RankError, StopAsked, UsageError
 from rlpyt.processes.pickling import dumps, loads
+from rlpyt.ranks import nearby
 from rlpyt.ranks.alone import Ranks, merge_moments
 from rlpyt.ranks.hearts import BEAT_SECONDS, Hearts
+from rlpyt.ranks.nearby import Nearby
+from rlpyt.ranks.waits import await_all, within
+from rlpyt.stopping import asked_by
 
 T = TypeVar("T")
 
@@ -41,15 +45,20 @@ class Joined(Ranks):
         import torch.distributed as dist
 
         self.rank, self.size = torchrun.whole("RANK", 0), torchrun.whole("WORLD_SIZE", 1)
-        address, port = os.environ["MASTER_ADDR"], torchrun.whole("MASTER_PORT", 1)
+        address, port = os.environ["MASTER_ADDR"], torchrun.whole("MASTER_PORT", 1, 65535)
         # torchrun's agent holds the store, which so outlasts every rank; else the first rank does.
         held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         self._hosts = self.first and not held
         self._dist, self._calls, self.broken = dist, 0, False
 
         def store(host: bool) -> Any:
-            limit = timedelta(seconds=max(silent_seconds, 2 * BEAT_SECONDS))
-            whole = dist.TCPStore(address, port, None, host, timeout=limit, wait_for_workers=False)
+            seconds = max(silent_seconds, 2 * BEAT_SECONDS)
+            given: Any = {"timeout": timedelta(seconds=seconds), "wait_for_workers": False}
+            # It tries twice to connect; of a server that never answers it would wait for ever.
+            whole = within(
+                2 * seconds + BEAT_SECONDS,
+                lambda: dist.TCPStore(address, port, None, host, **given),
+            )
             return dist.PrefixStore("rlpyt", whole)
 
         if held:
@@ -58,10 +67,17 @@ class Joined(Ranks):
             self._store = store(self._hosts)
             # Says whose ranks are missing, where the group's own wait would name nobody.
             self._store.set(f"came/{self.rank}", _who(self.rank))
-            _await_all(self._store, self.size, meet_seconds)
+            if self._store.add(f"times/{self.rank}", 1) > 1:
+                raise UsageError(
+                    f"two processes have come as RANK={self.rank} of MASTER_ADDR={address} "
+                    f"MASTER_PORT={port}: torchrun gives each its own. Start what runs beside "
+                    "training without these variables"
+                )
+            await_all(self._store, self.size, meet_seconds)
             self._hearts = Hearts(store(False), self.rank, self.size, silent_seconds, self._heard)
             self._hearts.start()
             self._numbers: Any = self._make_groups(meet_seconds)
+            self._nearby = nearby.meet(self.rank, self.size, self.gather, self._hearts.told)
         except (RuntimeError, TimeoutError) as error:  # of which the store's errors are kinds
             raise UsageError(
                 f"MASTER_ADDR={address} MASTER_PORT={port}: {self.size} ranks did not meet there "
@@ -72,7 +88,10 @@ class Joined(Ranks):
 
     def sum_(self, tensor: Tensor) -> Tensor:
         with self._exchange():
-            self._dist.all_reduce(tensor)
+            if (near := self._near(tensor)) is not None:
+                near.sum_(tensor)
+            else:
+                self._dist.all_reduce(tensor)
         return tensor
 
     def begin_sum_(self, tensor: Tensor) -> Callable[[], object]:
@@ -86,16 +105,10 @@ class Joined(Ranks):
         return wait
 
     def totals(self, *numbers: float) -> list[float]:
-        vector = torch.tensor(numbers, dtype=torch.float64)
-        with self._exchange():
-            self._dist.all_reduce(vector, group=self._numbers)
-        return vector.tolist()
+        return torch.stack(self._everywhere(numbers)).sum(0).tolist()
 
     def greatest(self, *numbers: float) -> list[float]:
-        vector = torch.tensor(numbers, dtype=torch.float64)
-        with self._exchange():
-            self._dist.all_reduce(vector, self._dist.ReduceOp.MAX, group=self._numbers)
-        return vector.tolist()
+        return torch.stack(self._everywhere(numbers)).amax(0).tolist()
 
     def gather(self, thing: T) -> list[T]:
         found: list[Any] = [None] * self.size
@@ -128,12 +141,9 @@ class Joined(Ranks):
 
     def moments(self, count: int, mean: Any, squares: Any) -> tuple[int, Any, Any]:
         mean, squares = (torch.as_tensor(x, dtype=torch.float64) for x in (mean, squares))
-        own = torch.cat([mean.new_tensor([float(count)]), mean.flatten(), squares.flatten()]).cpu()
-        all_ranks = [torch.empty_like(own) for _ in range(self.size)]
-        with self._exchange():
-            self._dist.all_gather(all_ranks, own, group=self._numbers)
+        own = torch.cat([mean.new_tensor([float(count)]), mean.flatten(), squares.flatten()])
         merged = 0, torch.zeros_like(mean), torch.zeros_like(squares)
-        for packed in all_ranks:
+        for packed in self._everywhere(own.cpu()):
             n, of_mean, of_squares = int(packed[0]), *packed[1:].to(mean.device).chunk(2)
             if n:
                 other = n, of_mean.view_as(mean), of_squares.view_as(squares)
@@ -146,14 +156,16 @@ class Joined(Ranks):
         text = str(error) if told else "".join(traceback.format_exception(error))
         with suppress(Exception):  # without a store the others are ended by their hearts
             if self._store.add("failures", 1) == 1:
-                stopped = isinstance(error, StopAsked)
-                self._store.set("failure", dumps((self.rank, _who(self.rank), text, stopped)))
+                asked = asked_by() if isinstance(error, StopAsked) else ""
+                self._store.set("failure", dumps((self.rank, _who(self.rank), text, asked)))
 
     def leave(self) -> None:
         """End what joining began."""
         if not self.broken:
             with suppress(Exception):
                 self._dist.destroy_process_group()
+        if self._nearby is not None:
+            self._nearby.close()
         self._hearts.end(self._hosts)
 
     def _make_groups(self, seconds: float) -> Any:
@@ -173,6 +185,21 @@ class Joined(Ranks):
             for group in (dist.group.WORLD, numbers):
                 set_limit(LONGEST, group)
         return numbers
+
+    def _near(self, tensor: Tensor) -> Nearby | None:
+        """Where a tensor is exchanged if not by a network."""
+        near = self._nearby
+        return near if near is not None and near.takes(tensor) else None
+
+    def _everywhere(self, numbers: Any) -> list[Tensor]:
+        """What each rank gives, by rank: as many float64; to be read before another exchange."""
+        own = torch.as_tensor(numbers, dtype=torch.float64)
+        with self._exchange():
+            if (near := self._near(own)) is not None:
+                return near.gather(own)
+            theirs = [torch.empty_like(own) for _ in range(self.size)]
+            self._dist.all_gather(theirs, own, group=self._numbers)
+            return theirs
 
     @contextmanager
     def _exchange(self) -> Iterator[None]:
@@ -195,12 +222,17 @@ class Joined(Ranks):
         """What has become of another rank, which may still be writing that down; None: nothing."""
         self.broken = True
         until = time.monotonic() + 3 * BEAT_SECONDS
-        with suppress(Exception):
+        try:
             while time.monotonic() < until:
                 if self._store.check(["failure"]):
-                    _, who, text, stopped = loads(self._store.get("failure"))
-                    return StopAsked(f"{who}: {text}") if stopped else RankError(who, text)
+                    _, who, text, asked = loads(self._store.get("failure"))
+                    return StopAsked(f"{who}: {text}", asked) if asked else RankError(who, text)
                 time.sleep(0.1)
+        except Exception:
+            return RankError(
+                "the first rank, or the torchrun of its machine, is gone without a word (killed? "
+                f"cut off?), and with it the store that ranks share: {_first_line(error)}"
+            )
         if gone := self._hearts.silent(1.5 * BEAT_SECONDS):
             how = "is gone without a word (killed? out of memory?)"
         elif gone := self._hearts.left():
@@ -218,22 +250,6 @@ def _end_with_parent() -> None:
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             if os.getppid() != parent:  # it ended before that was asked for
                 os._exit(1)
-
-
-def _await_all(store: Any, size: int, seconds: float) -> None:
-    """Wait until every rank has come.
-
-    Raises:
-        TimeoutError: some have not, and are named.
-    """
-    until = time.monotonic() + seconds
-    while True:
-        missing = [r for r in range(size) if not store.check([f"came/{r}"])]
-        if not missing:
-            return
-        if time.monotonic() > until:
-            raise TimeoutError(f"{', '.join(map(_rank, missing))} did not come in {seconds:.0f} s")
-        time.sleep(0.05)
 
 
 def _who(rank: int) -> str:

@@ -14,7 +14,8 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from rlpyt import stopping
+from rlpyt import stopping, torchrun
+from rlpyt.errors import UsageError
 from rlpyt.processes import stacks
 from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.processes.wait import GRACE, LOOK
@@ -127,11 +128,14 @@ class Watchdog:
             text += f". {START_LIMIT} sets how long it may take"
         if self._folder is not None:
             stacks.note(self._folder / "stacks", [text])
-            text += f"; stacks are in {self._folder / 'stacks'}. rlpyt resume {self._folder} goes "
-            text += "on from the newest checkpoint"
+            how = torchrun.resuming(self._folder, torchrun.expected())
+            text += f"; stacks are in {self._folder / 'stacks'}. {how} goes on from the newest "
+            text += "checkpoint"
         shows = "\x1b[?25h" if sys.stdout is not None and sys.stdout.isatty() else ""  # the cursor
         faulthandler.dump_traceback(_STDERR, all_threads=True)
         print(f"{shows}\n{text}", file=sys.stderr, flush=True)  # what matters most comes last
+        if torchrun.met:
+            _tell_ranks(text)
         os._exit(stopping.exit_code())
 
     def _column(self) -> int | None:
@@ -143,3 +147,12 @@ class Watchdog:
                 return there["self"].column(there.get("b", 0))
             frame = frame.f_back
         return None
+
+
+def _tell_ranks(text: str) -> None:
+    """Say to the other ranks why this one ends; their store may not answer, and nobody waits."""
+    from rlpyt.ranks import world  # which imports PyTorch, as workers do not
+
+    told = threading.Thread(target=world().failed, args=(UsageError(text),), daemon=True)
+    told.start()
+    told.join(_LATER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ import pytest
 import torch
 from together import addresses, ended, free_port, in_ranks
 
+from rlpyt.errors import StopAsked
 from rlpyt.ranks import Ranks, world
+from rlpyt.stopping import StopSignal
 
 
 def exchanges() -> dict[str, Any]:
@@ -47,6 +50,47 @@ def test_what_is_exchanged_is_the_same_everywhere() -> None:
         [],
     )
     assert first == second == third
+
+
+def sums_of_all_kinds() -> tuple[list[list[float]], int]:
+    """As exchanged through memory, then as through the network; and how many places memory has."""
+    ranks: Any = world()
+    found, near = [], ranks._nearby
+    for ranks._nearby in (near, None):
+        torch.manual_seed(world().rank)
+        tensors = [torch.randn(n) for n in (1, 3, 1000)]
+        tensors += [torch.randn(7, 3, dtype=torch.float64), torch.tensor(world().rank + 1)]
+        for tensor in tensors:
+            ranks.sum_(tensor)
+        count, mean, squares = ranks.moments(3, torch.randn(4).double(), torch.ones(4).double())
+        numbers = [*ranks.totals(1.5, world().rank), *ranks.greatest(world().rank), count]
+        flat = torch.cat([x.double().flatten() for x in (*tensors, mean, squares)])
+        found.append([*flat.tolist(), *numbers])
+    return found, len(near._places[0])
+
+
+def test_through_memory_ranks_of_one_machine_have_the_sums_of_the_network() -> None:
+    everywhere = in_ranks(3, sums_of_all_kinds)
+    (near, far), places = everywhere[0]
+    assert places == 3
+    np.testing.assert_allclose(near, far, rtol=1e-5, atol=1e-6)
+    for (others, _), _ in everywhere:
+        assert others == near  # to the bit
+
+
+def exchange_often() -> list[float]:
+    """Each rank is slow at other calls; what a call gives is nobody's of another one."""
+    draw, found = np.random.default_rng(world().rank), []
+    for i in range(300):
+        if draw.random() < 0.05:
+            time.sleep(0.002)
+        found += world().totals(i * (world().rank + 1), 1.0)
+    return found
+
+
+def test_calls_through_memory_are_never_mixed() -> None:
+    for found in in_ranks(2, exchange_often):
+        assert found == [x for i in range(300) for x in (3.0 * i, 2.0)]
 
 
 def test_alone_everything_is_what_was_given() -> None:
@@ -107,6 +151,39 @@ def test_who_waits_is_told_of_one_that_was_killed() -> None:
     assert second.code == -signal.SIGKILL
 
 
+def fail_at_first_by_a_signal() -> None:
+    world().totals(1.0)
+    if world().rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    world().totals(1.0)
+
+
+def test_who_waits_is_told_of_the_first_s_end_though_the_store_goes_with_it() -> None:
+    first, second = ended(2, fail_at_first_by_a_signal)
+    assert first.code == -signal.SIGKILL
+    assert "RankError: the first rank, or the torchrun of its machine, is gone" in second.error
+
+
+def given_up_at_second() -> str:
+    """The second rank alone is asked to stop, and leaves something unfinished."""
+    ranks = world()
+    if ranks.rank == 1:
+        with StopSignal():
+            os.kill(os.getpid(), signal.SIGTERM)
+            ranks.failed(StopAsked("compiling was given up"))
+        return ""
+    try:
+        while True:
+            ranks.totals(1.0)
+    except StopAsked as error:
+        return f"{error.asked}: {error}"
+
+
+def test_what_one_rank_was_asked_to_leave_is_no_failure_of_the_others() -> None:
+    (said, _) = in_ranks(2, given_up_at_second)
+    assert said.startswith("terminated: rank 1") and "compiling was given up" in said
+
+
 def test_nobody_waits_for_a_rank_that_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     """F30: it is stopped, not ended: its connections stay open, and no sum fails."""
     context_stopped = ended(3, stop_second, silent_seconds=4.0)
@@ -153,6 +230,9 @@ def test_what_the_first_fails_to_make_ends_all() -> None:
     [
         ({"RANK": None}, ["WORLD_SIZE=2 without RANK", "torchrun"]),
         ({"WORLD_SIZE": "two"}, ["WORLD_SIZE=two", "whole number"]),
+        ({"RANK": "2"}, ["RANK=2 is not less than WORLD_SIZE=2", "0 to 1"]),
+        ({"RANK": "-1"}, ["RANK=-1", "whole number"]),
+        ({"MASTER_PORT": "99999"}, ["MASTER_PORT=99999", "at most 65535"]),
     ],
 )
 def test_a_half_made_world_is_refused(changes: dict[str, str | None], words: list[str]) -> None:
@@ -162,6 +242,40 @@ def test_a_half_made_world_is_refused(changes: dict[str, str | None], words: lis
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_a_mistake_of_one_rank_alone_is_told_by_it() -> None:
+    """The first one speaks for all; torchrun ends who waits whether it has failed, too."""
+    given = {**addresses(2, free_port()), "RANK": "1", "TORCHELASTIC_RUN_ID": "none"}
+    command = [sys.executable, "-m", "rlpyt", "train", "ppo", "--no-such-option"]
+    done = subprocess.run(
+        command, env={**os.environ, **given}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2 and "no-such-option" in done.stderr
+
+
+def come_twice() -> None:
+    """A process that runs beside training has its rank's variables."""
+    if world().rank == 1:
+        code = "from rlpyt.ranks.joined import Joined; Joined()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert "two processes have come as RANK=1" in done.stderr, done.stderr
+    world().totals(1.0)
+
+
+def test_a_second_process_of_a_rank_is_refused_and_the_first_goes_on() -> None:
+    in_ranks(2, come_twice)
+
+
+def test_a_port_of_something_else_is_told_of() -> None:
+    """A server takes connections there and says nothing: PyTorch would wait for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        code = "from rlpyt.ranks.joined import Joined; Joined(silent_seconds=1.0)"
+        env = {**os.environ, **addresses(2, other.getsockname()[1]), "RANK": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+        )
+    assert "UsageError" in done.stderr and "2 ranks did not meet there" in done.stderr
 
 
 def test_ranks_that_do_not_come_are_named() -> None:

@@ -22,12 +22,17 @@ from together import in_ranks
 
 from rlpyt import checkpoint, training
 from rlpyt.algos.options import ReplayOptions
+from rlpyt.distributions import for_action
+from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
+from rlpyt.models.actor_critic import ActorCritic
+from rlpyt.models.options import ActorCriticOptions
+from rlpyt.one_run import of_all
 from rlpyt.ranks import world
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
 
-KINDS = ("normalized", "lstm", "rainbow", "r2d1", "td3", "sac-discrete")
+KINDS = ("normalized", "lstm", "rainbow", "r2d1", "td3", "crossq", "sac-discrete")
 
 
 def run_of(kind: str, runs: Path, ranks: int = 2, **loop: Any) -> Run:
@@ -159,6 +164,102 @@ def resumed_at(folder: Path) -> int:
     return done.runner.episodes.env_steps - done.runner.steps_here
 
 
+def test_all_ranks_end_at_the_step_at_which_the_goal_is_reached(tmp_path: Path) -> None:
+    """The first one evaluates; the others stop with it, with the same weights."""
+    first, second = in_ranks(2, ended_at, tmp_path, 5.0)
+    assert first == second and 400 <= first[0] < 600
+    assert in_ranks(2, ended_at, tmp_path / "control", None)[0][0] >= 2000
+
+
+def ended_at(runs: Path, goal: float | None) -> tuple[int, float]:
+    """Environment steps, and a sum of the weights."""
+    run = run_of("ppo", runs, stop_at_return=goal, eval_interval=400, eval_episodes=1)
+    done = training.train(run, mode="quiet").runner
+    return done.episodes.env_steps, weight_of(done)
+
+
+def weight_of(runner: Runner) -> float:
+    return float(sum(x.detach().double().sum() for x in runner.parts.agent.parameters()))
+
+
+@pytest.mark.parametrize("kind", ["ppo", "dqn"])
+def test_environments_that_one_rank_has_dropped_are_learned_without(
+    kind: str, tmp_path: Path
+) -> None:
+    """Ranks then have unequally many rows; what is counted and logged is of all."""
+    (steps, weight), other = in_ranks(2, train_with_a_crash, kind, tmp_path)
+    assert (steps, weight) == other and steps >= 1200
+    text = (tmp_path / kind / "progress.csv").read_text()
+    assert columns(text, "workers/dropped")[-1] in ("1", "1.0")
+    assert int(columns(text, "env_steps")[-1]) == steps
+
+
+def train_with_a_crash(kind: str, runs: Path) -> tuple[int, float]:
+    """The last environment of the second rank fails."""
+    run = run_of(kind, runs, env_steps=1200, eval_interval=0, eval_episodes=0)
+    faulty: dict[str, Any] = {"env": "small_workers:Faulty", "num_envs": 2}
+    env = dataclasses.replace(run.env, **faulty, env_kwargs=("column=3", "k=40", "how=raise"))
+    sampler = dataclasses.replace(run.sampler, workers=2, on_worker_failure="drop")
+    run = dataclasses.replace(run, env=env, sampler=sampler)
+    runner = training.train(run, mode="quiet").runner
+    return runner.episodes.env_steps, weight_of(runner)
+
+
+@pytest.mark.parametrize("what", ["weights", "environment"])
+def test_ranks_with_code_of_their_own_are_refused_before_a_run_begins(
+    what: str, tmp_path: Path
+) -> None:
+    told = in_ranks(2, refusal_of_other_code, what, tmp_path)
+    name = {"weights": "the sum of", "environment": "what environments observe"}[what]
+    assert all(name in text and "with the same code" in text for text in told), told
+    assert not (tmp_path / "ppo").exists()
+
+
+def refusal_of_other_code(what: str, runs: Path) -> str:
+    run = run_of("ppo", runs)
+    if what == "environment":
+        run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=of_this_rank))
+
+    def model(spec: EnvSpec) -> ActorCritic:
+        network = ActorCritic(spec, for_action(spec.action), ActorCriticOptions())
+        with torch.no_grad():
+            next(network.parameters()).add_(1e-3 * world().rank)
+        return network
+
+    try:
+        training.train(run, model=model if what == "weights" else None, mode="quiet")
+    except UsageError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+def of_this_rank() -> Any:
+    return gymnasium.make(("CartPole-v1", "Acrobot-v1")[world().rank])
+
+
+def test_what_a_line_says_of_samplers_is_of_all_ranks() -> None:
+    (first, second) = in_ranks(2, line_of_samplers)
+    assert (
+        first
+        == second
+        == {
+            "workers/dropped": 3.0,
+            "workers/slowest": 5.0,
+            "workers/slowest_share": 0.4,
+            "sampler/version_lag": 2.0,
+            "sampler/version_lag_max": 7.0,
+            "time/env": 0.25,
+        }
+    )
+
+
+def line_of_samplers() -> dict[str, float]:
+    second = world().rank
+    own = {"workers/dropped": 1.0 + second, "workers/slowest": 5.0 * second, "time/env": second / 2}
+    own |= {"workers/slowest_share": 0.4 * second, "sampler/version_lag_max": 7.0 - second}
+    return of_all(own | ({"sampler/version_lag": 2.0} if second else {}))
+
+
 def test_ranks_with_options_of_their_own_are_refused(tmp_path: Path) -> None:
     for text in in_ranks(2, refusal_of_another_lr, tmp_path):
         assert "algo.lr is " in text and "with the same options" in text
@@ -179,7 +280,10 @@ def refusal_of_another_lr(runs: Path) -> str:
     [
         ({"loop": {"compile": "on"}}, ["compile=on with 2 ranks", "--compile off"]),
         ({"sampler": {"asynchronous": True}}, ["asynchronous with 2 ranks", "impala"]),
-        ({"model": {"batch_norm": True}}, ["batch_norm with 2 ranks", "--no-batch-norm"]),
+        (
+            {"model": {"batch_norm": True}, "loop": {"compile": "on"}},
+            ["compile=on with 2 ranks", "batch_norm"],
+        ),
     ],
 )
 def test_what_ranks_cannot_do_together_is_refused(
@@ -276,6 +380,7 @@ def test_a_signal_to_torchrun_saves_and_ends(tmp_path: Path) -> None:
     run.process.send_signal(signal.SIGTERM)
     _, out = run.end()
     assert "terminated, saved" in out, out
+    assert "torchrun --nproc-per-node 2 -m rlpyt resume" in " ".join(out.split())
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "terminated"
     assert record["env_steps"] == checkpoint.steps(tmp_path / "run" / "checkpoints")

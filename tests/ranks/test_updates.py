@@ -33,6 +33,7 @@ from rlpyt.algos.options import (
     TD3Options,
 )
 from rlpyt.arrays import tree_map
+from rlpyt.functional import explained_variance
 from rlpyt.models.flat import Adam
 from rlpyt.ranks import Ranks, meeting, world
 from rlpyt.replays.prioritized import Prioritized
@@ -123,8 +124,10 @@ def r2d1(dtype: torch.dtype) -> Tensor:
     return learned(algorithm, part, dtype)
 
 
-def q_value(algo: str, dtype: torch.dtype, **model: Any) -> Tensor:
-    options = Q_VALUE[algo](**(SEQUENCES if "memory" in model else {}))
+def q_value(
+    algo: str, dtype: torch.dtype, options_given: dict[str, Any] | None = None, **model: Any
+) -> Tensor:
+    options = Q_VALUE[algo](**(SEQUENCES if "memory" in model else options_given or {}))
     agent = small_actor(options, **model)
     whole = chance_window(agent, options, columns=COLUMNS)
     columns = own_columns()
@@ -184,6 +187,10 @@ CASES: dict[str, Callable[[torch.dtype], Tensor]] = {
     "r2d1": r2d1,
     **{name: lambda dtype, name=name: q_value(name, dtype) for name in Q_VALUE},
     "sac, lstm": lambda dtype: q_value("sac", dtype, memory="lstm"),
+    "crossq": lambda dtype: q_value("sac", dtype, batch_norm=True, batch_norm_warm_up=20),
+    "crossq, sequences": lambda dtype: q_value(
+        "sac", dtype, {"train_rows": 4}, batch_norm=True, batch_norm_warm_up=20
+    ),
     "droq": lambda dtype: q_value("sac", dtype, critic_dropout=0.2, critic_layer_norm=True),
     "discrete sac": lambda dtype: q_value("sac", dtype, discrete=True),
     "discrete sac, lstm": lambda dtype: q_value("sac", dtype, discrete=True, memory="lstm"),
@@ -282,6 +289,44 @@ def test_parts_summed_during_the_backward_pass_are_the_sum() -> None:
     assert torch.equal(overlapped[0][1], overlapped[1][1])
 
 
+def compiled_and_eager() -> tuple[int, list[list[Tensor]]]:
+    """How many graphs were compiled, and what was learned without and with them."""
+    torch.set_num_threads(1)
+    original, graphs = torch.compile, []
+
+    def backend(graph: Any, _: Any) -> Any:  # generates no code
+        graphs.append(graph)
+        return graph.forward
+
+    vars(torch)["compile"] = lambda f, **_: original(f, backend=backend, dynamic=False)
+    found = []
+    for compile in (False, True):
+        wanted = DQNOptions(lr=1e-2)
+        values = small_q_agent(wanted)
+        drawn = part_of(drawn_items(values, wanted))
+        replay: Any = OneWindow(drawn)
+        dqn = DQN(values, wanted, replay, 1000, torch.Generator(), compile)
+        options = SACOptions(lr=1e-2, train_rows=3)
+        agent = small_actor(options)
+        part = part_of(chance_window(agent, options, columns=COLUMNS, end=0.5))
+        sac, _ = learner(options, part, agent, compile=compile)
+        for _ in range(3):
+            dqn.learn(items(drawn), 0)
+            sac.learn(items(part), 0)
+        vectors = [dqn.learner.parameters.vector, sac.learner.parameters.vector, actor_of(sac)]
+        found.append([x.clone() for x in vectors])
+    return len(graphs), found
+
+
+def test_compiled_updates_of_ranks_are_the_eager_ones() -> None:
+    """The gradient is compiled, its sum over ranks is not; live rows are unequally many (B253)."""
+    (graphs, (eager, compiled)), (_, (_, others)) = in_ranks(2, compiled_and_eager)
+    assert graphs == 3  # of dqn, of critics, of an actor
+    for wanted, one, other in zip(eager, compiled, others, strict=True):
+        torch.testing.assert_close(one, wanted, rtol=1e-5, atol=1e-6)
+        assert torch.equal(one, other)
+
+
 def step_with(rank: int, value: float) -> str:
     """A step of which one rank's gradient is the value."""
     torch.manual_seed(0)
@@ -342,6 +387,55 @@ def test_statistics_are_of_the_rows_of_all() -> None:
     for ours in in_ranks(2, statistics):
         for one, both in zip(whole, ours, strict=True):
             torch.testing.assert_close(one, both, rtol=1e-6, atol=1e-6)
+
+
+def explained() -> float:
+    """Of this rank's rows, of which it has unequally many."""
+    torch.manual_seed(0)
+    value, target = torch.randn(2, 6, COLUMNS) + 5
+    live, columns = torch.rand(6, COLUMNS) < torch.linspace(0.2, 1, COLUMNS), own_columns()
+    total = world().sum_ if world().size > 1 else None
+    rows = value[:, columns], target[:, columns], live[:, columns]
+    return float(explained_variance(*rows, total))
+
+
+def test_the_explained_variance_is_that_of_the_rows_of_all() -> None:
+    whole, (first, second) = explained(), in_ranks(2, explained)
+    assert first == second == pytest.approx(whole, abs=1e-5)
+
+
+class Counting(torch.nn.Module):
+    """A network that keeps a mean of the rows it has read."""
+
+    def __init__(self, together: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.together = torch.nn.Linear(2, 1), together
+        self.register_buffer("mean", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.detach().mean(0)
+        if self.together:
+            mean = world().sum_(mean) / world().size
+        self.get_buffer("mean").lerp_(mean, 0.1)
+        return self.layer(x - self.get_buffer("mean"))
+
+
+def step_of_counting(together: bool) -> str:
+    module = Counting(together)
+    learner = Learner(module, Adam, 0.5)
+    rows = torch.full((3, 2), world().rank + 1.0)
+    try:
+        learner.step(lambda x: (module(x).mean(), torch.zeros(1)), 1e-3, rows)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def test_a_buffer_that_each_rank_moves_by_itself_is_told_of() -> None:
+    for said in in_ranks(2, step_of_counting, False):
+        assert "the ranks' buffers differ, first in mean" in said and "world().sum_" in said
+    assert in_ranks(2, step_of_counting, True) == ["", ""]  # the control, and the remedy
 
 
 def epochs_until(target_kl: float, together: bool) -> int:
