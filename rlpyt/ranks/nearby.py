@@ -129,7 +129,8 @@ def machine() -> Any:
         return None
     with suppress(OSError, AttributeError), open("/proc/sys/kernel/random/boot_id") as file:
         os.close(os.pidfd_open(os.getpid()))
-        return file.read(), os.readlink("/proc/self/ns/pid"), os.getuid()
+        spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")]
+        return file.read(), spaces, os.getuid()
     return None
 
 
