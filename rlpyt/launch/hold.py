@@ -25,6 +25,7 @@ from rlpyt.logging.text import format_duration
 LOCK = "queue.lock"
 BEAT_SECONDS = 5.0
 SILENT_SECONDS = 60.0  # after which a queue of another machine is taken to have ended
+JOIN_SECONDS = 10.0  # for a beat that a network disk holds up
 WATCH_SECONDS = 3 * BEAT_SECONDS  # in which one shows a beat that lives, whatever its clock says
 
 
@@ -92,7 +93,7 @@ def held(folder: Path) -> Iterator[None]:
             yield
         finally:
             over.set()
-            beating.join()
+            beating.join(JOIN_SECONDS)
         os.ftruncate(file, 0)
     finally:
         os.close(file)
