@@ -14,7 +14,7 @@ from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.agents.policy_gradient import PolicyGradientAgent
 from rlpyt.agents.q_learning import QLearningAgent
 from rlpyt.agents.q_value import QValueAgent
-from rlpyt.algos.options import QLearningOptions, QValueOptions, R2D1Options
+from rlpyt.algos.options import QLearningOptions, QValueOptions, R2D1Options, SACOptions
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.distributions import for_action
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, example, leaves
@@ -80,6 +80,7 @@ def _make_q_value(
     assert isinstance(algo, QValueOptions)
     assert isinstance(options, ActorQOptions)
     returns = returns_of_critics(algo)
+    _check_preset(run, spec)
     if model:
         networks = model(spec)
         own.check(networks, ("actor", "critics"), joint=True)  # each is looked over below
@@ -94,6 +95,16 @@ def _make_q_value(
     if model:
         _check_networks(run, spec, agent)
     return agent
+
+
+def _check_preset(run: Run, spec: EnvSpec) -> None:
+    """Refuse numbers made for one Discrete choice, by the environment's id, for other actions."""
+    kind = run.preset.partition("/discrete-")[2]
+    if kind and not isinstance(spec.action, Discrete):
+        raise UsageError(
+            f"preset={run.preset} is of one Discrete choice, and the actions of {spec.id} are "
+            f"{spec.action!r}; choose --preset {kind}"
+        )
 
 
 @torch.no_grad()
@@ -118,8 +129,27 @@ def _check_networks(run: Run, spec: EnvSpec, agent: QValueAgent) -> None:
     z, _ = agent.z(inputs, fed[1], action)
     wanted = (algo.critics, 1, *choices, agent.returns.outputs)
     own.check_shape(agent.critics, z.shape, wanted, what)
-    z, _ = agent.z(inputs, fed[1], action, False, 1)
-    own.check_shape(agent.critics, z.shape, (1, *wanted[1:]), "returns of the first critic alone")
+    if (count := _chosen(algo)) < algo.critics:
+        chosen = torch.arange(count) if isinstance(algo, SACOptions) else count
+        z, _ = agent.z(inputs, fed[1], action, False, chosen)
+        wanted = (count, *wanted[1:])
+        own.check_shape(agent.critics, z.shape, wanted, "returns of the critics that are chosen")
+    if getattr(agent.critics, "values_states", False):
+        own.check(agent.critics, ("valued",), bool(getattr(agent.critics, "joint", False)))
+        if agent.target_critics is None or agent.returns.outputs != 1:
+            raise UsageError(
+                f"{type(agent.critics).__name__} has values_states = True, and with it joint = "
+                "True or returns that are distributions; choose one, and --values expected"
+            )
+        value = agent.state_value(inputs, fed[1])
+        own.check_shape(agent.critics, value.shape, (1, 1), "state values [..., 1]")
+
+
+def _chosen(algo: QValueOptions) -> int:
+    """The fewest critics that an update asks: an actor of one action the first, REDQ some."""
+    if not isinstance(algo, SACOptions):
+        return 1
+    return algo.critics if algo.values == "quantile" else algo.target_critics
 
 
 @torch.no_grad()

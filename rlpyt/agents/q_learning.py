@@ -222,7 +222,7 @@ class EvaluatedAgent:
 
     def __init__(self, agent: QLearningAgent, epsilon: float | None) -> None:
         self.agent, self.epsilon = agent, epsilon
-        self.model = agent.model
+        self.model, self.precision, self.acting = agent.model, agent.precision, agent.acting
         self.normals = agent.normals if epsilon is None else 0
 
     def draws(self, noise: np.ndarray) -> list[Draw | None]:

@@ -283,6 +283,7 @@ class EvaluatedAgent:
 
     def __init__(self, agent: QValueAgent, stochastic: bool) -> None:
         self.agent, self.model = agent, agent.model
+        self.precision, self.acting = agent.precision, agent.acting
         self.uniforms, self.normals = agent.drawn if stochastic else (0, 0)
 
     def draws(self, noise: np.ndarray) -> list[Draw | None]:

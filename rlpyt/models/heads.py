@@ -150,8 +150,10 @@ class Stream(nn.Module):
                 x = self.activation(x if self.norms is None else self.norms[k - 1](x))
             if factors:
                 x = layer(x, factors[2 * k], factors[2 * k + 1])
+            elif type(layer) is nn.Linear:
+                x = layer.forward(x)
             else:
-                x = F.linear(x, layer.weight, layer.bias)
+                x = F.linear(x, layer.weight, layer.bias)  # the mean weights
         return x
 
 

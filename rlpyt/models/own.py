@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import nn
@@ -32,6 +32,8 @@ def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
             f"the network {kind} has no {' and no '.join(missing)}; docs/agents.md says what an "
             "agent asks of its network"
         )
+    if hasattr(network, "acting"):
+        _check_acting(network, network.acting())
     for name, part in network.named_modules():
         if isinstance(part, _BatchNorm | _DropoutNd):
             raise UsageError(
@@ -44,6 +46,19 @@ def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
                 f"the network {kind} has {type(part).__name__} ({name}), and nothing would move "
                 "its running statistics, or tell it which rows it is of: that is sac's, where "
                 "critics have joint = True (models/q_value.py); use LayerNorm elsewhere"
+            )
+
+
+def _check_acting(network: nn.Module, modules: Iterable[nn.Module]) -> None:
+    """Refuse weights that are of no module: whether acting needs them nobody could say."""
+    said = {id(x) for part in modules for x in (*part.parameters(), *part.buffers())}
+    own = (*network.named_parameters(recurse=False), *network.named_buffers(recurse=False))
+    for name, tensor in own:
+        if id(tensor) not in said:
+            raise UsageError(
+                f"the network {type(network).__name__} has {name}, which is of none of the modules "
+                "that its acting() gives, and would not reach the processes that act; put it into "
+                "one of them, or leave acting() out"
             )
 
 

@@ -157,7 +157,7 @@ class Sampler(InTurns):
         begun = perf_counter()
         try:
             with self._prepacked():
-                acting = self._play(turns, states)
+                acting = perf_counter() - begun + self._play(turns, states)
         except Exception:
             # What had arrived may be the cause: it is named first.
             checks.arrived(window.rows[: self._arrived], window.start)

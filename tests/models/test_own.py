@@ -12,12 +12,14 @@ from small_parts import ChanceEnv
 from torch import nn
 
 from rlpyt.acting import open_agent
-from rlpyt.algos.options import DQNOptions, SACOptions, TD3Options
+from rlpyt.algos.options import DQNOptions, PPOOptions, SACOptions, TD3Options
 from rlpyt.build import _check_ranks
+from rlpyt.distributions import for_action
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
+from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.models.batch_norm import BatchNorm
-from rlpyt.models.options import ActorQOptions
+from rlpyt.models.options import ActorCriticOptions, ActorQOptions
 from rlpyt.models.q_value import make_networks, make_returns
 from rlpyt.run import LoopOptions, Run
 
@@ -131,7 +133,9 @@ class OwnCritics(nn.Module):
     ) -> tuple[torch.Tensor, Any]:
         z = self.layer(inputs.observation).unflatten(-1, self.shape).movedim(-3, 0)
         z = z.detach() if frozen else z
-        return (z if chosen is None else z[:chosen]), state
+        if isinstance(chosen, int):
+            return z[:chosen], state
+        return (z if chosen is None else z[chosen]), state
 
 
 @pytest.mark.parametrize(
@@ -155,8 +159,8 @@ def test_critics_of_other_choices_than_there_are_are_told_what_is_wanted(
 
 
 def test_critics_give_those_that_are_chosen() -> None:
-    """Else an actor of one would climb the mean of all."""
-    algo = SACOptions()
+    """Else an actor of one would climb the mean of all, and REDQ's targets be of the least."""
+    algo = SACOptions(critics=2, target_critics=1)
 
     def model(spec: Any, deaf: bool) -> Pair:
         pair = Pair(spec, algo, batch_norm=False)
@@ -166,5 +170,26 @@ def test_critics_give_those_that_are_chosen() -> None:
         return pair
 
     opened(algo, lambda spec: model(spec, False), CHOICE)
-    with pytest.raises(UsageError, match="first critic alone of shape .2, 1, 3, 1.*.1, 1, 3, 1."):
+    with pytest.raises(
+        UsageError, match="critics that are chosen of shape .2, 1, 3, 1.*.1, 1, 3, 1."
+    ):
         opened(algo, lambda spec: model(spec, True), CHOICE)
+
+
+def test_weights_of_the_network_itself_are_acted_with_or_refused() -> None:
+    """Replicas would act with the first ones for ever."""
+
+    class Scaled(ActorCritic):
+        def __init__(self, *given: Any, said: bool) -> None:
+            super().__init__(*given)
+            self.scale, self.said = nn.Parameter(torch.ones(())), said
+
+        def acting(self) -> list[nn.Module]:
+            return [self] if self.said else [*super().acting()]
+
+    def model(spec: Any, said: bool) -> ActorCritic:
+        return Scaled(spec, for_action(spec.action), ActorCriticOptions(), said=said)
+
+    opened(PPOOptions(), lambda spec: model(spec, True), CHOICE)
+    with pytest.raises(UsageError, match=r"Scaled has scale, .* leave acting\(\) out"):
+        opened(PPOOptions(), lambda spec: model(spec, False), CHOICE)

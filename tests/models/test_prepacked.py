@@ -7,7 +7,9 @@ import pytest
 import torch
 from small_runs import make
 from torch import nn
+from torch.nn.utils import weight_norm
 
+from rlpyt.acting import open_agent
 from rlpyt.build import build
 from rlpyt.models import prepacked as module
 from rlpyt.models.prepacked import LARGE, PASSES, prepackable, prepacked
@@ -18,7 +20,10 @@ pytestmark = pytest.mark.skipif(not module._offered, reason="not offered for thi
 
 class Agent:
     def __init__(self, *layers: nn.Module, precision: str = "float32") -> None:
-        self.model, self.precision = nn.Sequential(*layers), precision
+        self.layers, self.precision = layers, precision
+
+    def acting(self) -> list[nn.Module]:
+        return [*self.layers, nn.Sequential(*self.layers)]
 
 
 @pytest.mark.parametrize("rows", [1, 4, 5, 64])
@@ -47,9 +52,29 @@ def test_what_is_large_and_float32_and_linear_is_prepacked():
 
     large = nn.Linear(1024, 300)
     assert large.weight.numel() >= LARGE
-    layers = (large, nn.Linear(8, 8), Own(1024, 300), nn.Linear(1024, 300).double())
-    assert prepackable(Agent(*layers)) == [large]
+    normed, patched = weight_norm(nn.Linear(1024, 300)), nn.Linear(1024, 300)
+    patched.__dict__["forward"] = lambda x: x
+    others = (nn.Linear(8, 8), Own(1024, 300), nn.Linear(1024, 300).double(), normed, patched)
+    assert prepackable(Agent(large, *others)) == [large]
     assert prepackable(Agent(large, precision="bf16")) == []
+
+
+def test_in_bfloat16_it_computes_as_ever():
+    layer, x = nn.Linear(1024, 300), torch.randn(4, 1024)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        plain = layer(x)
+        with prepacked([layer], 4):
+            answer = layer(x)
+    assert answer.dtype == torch.bfloat16
+    assert torch.equal(answer, plain)
+
+
+@pytest.mark.parametrize("kind", ["dqn", "sac"])
+def test_who_acts_in_evaluations_says_what_with(kind, tmp_path):
+    agent: Any = open_agent(make(kind, tmp_path)).agent
+    for acting in (agent, agent.evaluation(stochastic=False)):
+        assert acting.acting() == agent.acting()
+        assert acting.precision == "float32"
 
 
 def test_every_window_is_answered_with_the_weights_of_its_own(tmp_path, monkeypatch):
