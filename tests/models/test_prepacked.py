@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_runs import make
 from torch import nn
-from torch.nn.utils import weight_norm
+from torch.nn.utils import spectral_norm
 
 from rlpyt.acting import open_agent
 from rlpyt.build import build
@@ -52,7 +52,7 @@ def test_what_is_large_and_float32_and_linear_is_prepacked():
 
     large = nn.Linear(1024, 300)
     assert large.weight.numel() >= LARGE
-    normed, patched = weight_norm(nn.Linear(1024, 300)), nn.Linear(1024, 300)
+    normed, patched = spectral_norm(nn.Linear(1024, 300)), nn.Linear(1024, 300)
     patched.__dict__["forward"] = lambda x: x
     others = (nn.Linear(8, 8), Own(1024, 300), nn.Linear(1024, 300).double(), normed, patched)
     assert prepackable(Agent(large, *others)) == [large]
