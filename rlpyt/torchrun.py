@@ -36,7 +36,7 @@ def expected() -> int:
 def here() -> int:
     """How many of them on this machine."""
     text = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, int(text)) if text.isdigit() else 1
+    return max(1, int(text)) if text.isdecimal() else 1
 
 
 def local_rank() -> int:
@@ -56,9 +56,14 @@ def fails_alone() -> bool:
 
 
 def resuming(folder: Path, ranks: int) -> str:
-    """The command that goes on with a run of so many ranks, where all are on this machine."""
-    command = f"rlpyt resume {folder}"
-    return command if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m {command}"
+    """The command that goes on with a run of so many ranks, on as many machines as there are."""
+    command, each = f"rlpyt resume {folder}", here()
+    if ranks == 1:
+        return command
+    if each == ranks or os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        return f"torchrun --nproc-per-node {ranks} -m {command}"
+    meet = "--rdzv-backend c10d --rdzv-endpoint HOST:PORT"
+    return f"torchrun --nnodes {ranks // each} --nproc-per-node {each} {meet} -m {command}"
 
 
 def without(environ: Mapping[str, str]) -> dict[str, str]:
@@ -71,7 +76,7 @@ def check() -> None:
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         if name not in os.environ:
             raise UsageError(
-                f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {name}: torchrun sets both; "
+                f"WORLD_SIZE={os.environ['WORLD_SIZE']} without {name}: torchrun sets it; "
                 "start with torchrun, or unset WORLD_SIZE to train in one process"
             )
     rank, size = whole("RANK", 0), whole("WORLD_SIZE", 1)

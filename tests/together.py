@@ -47,7 +47,8 @@ def ended(size: int, function: Callable[..., Any], *args: Any, **options: Any) -
     """How `function(*args)` ends in each of `size` ranks.
 
     Args:
-        options: `silent_seconds` as `ranks.Joined` takes it; `seconds` that all of it may take.
+        options: `silent_seconds` as `ranks.Joined` takes it; `seconds` that all of it may take;
+            `near`: whether what is exchanged may go through memory.
     """
     context = multiprocessing.get_context("spawn")
     seconds, port = options.pop("seconds", SECONDS), free_port()
@@ -98,10 +99,12 @@ def _rank(
     sys.path.insert(0, os.path.dirname(__file__))
     import torch
 
-    from rlpyt.ranks import meeting
+    from rlpyt.ranks import meeting, nearby
     from rlpyt.ranks.joined import Joined
 
     torch.set_num_threads(1)
+    if not options.pop("near", True):
+        nearby.machine = lambda: None
     if options:
         meeting._joined = Joined(**options)
     code = 0

@@ -33,9 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     command = argv[0] if argv else "--help"
     warnings.formatwarning = _warning
+    code = 0
     try:
         try:
-            return _run(command, argv[1:])
+            code = _run(command, argv[1:])
+            return code
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -59,9 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError as error:
         if getattr(error, "__notes__", ()):  # an environment's, which names it: of its simulator
             raise
-        # Who read the output has gone (| head): nothing is left to say, and nothing is wrong.
+        # Who read the output has gone (| head): nothing is left to say, and that is not wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
+        return code
     except KeyboardInterrupt:
         _complain("interrupted before there was anything to save")
         return 130

@@ -94,7 +94,8 @@ def held(folder: Path) -> Iterator[None]:
         finally:
             over.set()
             beating.join(JOIN_SECONDS)
-        os.ftruncate(file, 0)
+            with contextlib.suppress(OSError):
+                os.ftruncate(file, 0)
     finally:
         os.close(file)
 

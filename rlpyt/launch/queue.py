@@ -251,7 +251,7 @@ class Queue:
         self._starters += 1
         if self._starters == STARTERS:
             raise RuntimeError(f"the process that starts runs died {STARTERS} times: {death}")
-        if not self._stop:
+        if not self._stop or self._late:
             self._children = self._open_children()
 
     def _ended(

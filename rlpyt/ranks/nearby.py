@@ -22,7 +22,7 @@ from torch import Tensor
 from rlpyt.cores import shared_cores
 
 MOST_BYTES: Final = 8 << 20
-"""Of what one rank gives; more goes through gloo."""
+"""Of what one rank gives; more goes through gloo, as does what is summed meanwhile."""
 LINE: Final = 64  # bytes of a cache line
 SPIN_SECONDS: Final = 1e-4
 NAP_SHARE: Final = 0.1
@@ -53,6 +53,7 @@ class Nearby:
         memory = mmap.mmap(file, size_for(self._size))
         heads = np.frombuffer(memory, np.int64, self._size * LINE // 8)
         self._turns = heads[:: LINE // 8]  # calls that each rank has written
+        self._sizes = heads.reshape(self._size, -1)[:, 1:3]  # bytes it gave, at even and odd ones
         places = torch.frombuffer(memory, dtype=torch.uint8, offset=self._size * LINE)
         self._places = places.view(2, self._size, MOST_BYTES)
         self._call = 0
@@ -70,14 +71,21 @@ class Nearby:
         """What all ranks give, by rank: to be read before the next call.
 
         Raises:
-            RuntimeError: another rank is no more, or has failed.
+            RuntimeError: another rank is no more, or has failed, or gives more or fewer numbers.
         """
         self._call += 1
-        places = self._places[self._call % 2, :, : own.numel() * own.element_size()]
-        theirs = [place.view(own.dtype) for place in places]
+        size, place = own.numel() * own.element_size(), self._call % 2
+        theirs = [part.view(own.dtype) for part in self._places[place, :, :size]]
         theirs[self._rank].copy_(own.detach().view(-1))
+        self._sizes[self._rank, place] = size
         self._turns[self._rank] = self._call  # after what it tells of: x86 keeps that order
         self._wait()
+        sizes = self._sizes[:, place]
+        if (sizes != size).any():
+            raise RuntimeError(
+                f"ranks exchange unlike numbers ({sizes.tolist()} bytes, by rank): each must make "
+                "the same calls in the same order, in hooks too"
+            )
         return theirs
 
     def sum_(self, tensor: Tensor) -> None:
@@ -119,7 +127,11 @@ def size_for(ranks: int) -> int:
 def new_file(ranks: int) -> int:
     """Memory without a name, gone with the last process that has it; a descriptor."""
     file = os.memfd_create("rlpyt ranks")
-    os.ftruncate(file, size_for(ranks))
+    try:
+        os.ftruncate(file, size_for(ranks))
+    except OSError:
+        os.close(file)
+        raise
     return file
 
 
@@ -157,7 +169,11 @@ def meet(
                 found = Nearby(opened, rank, pids, failed)
             finally:
                 os.close(opened)
-        return found if all(gather(found is not None)) else None
+        if all(gather(found is not None)):
+            return found
+        if found is not None:
+            found.close()
+        return None
     finally:
         if file >= 0:
             os.close(file)

@@ -15,7 +15,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from rlpyt import stopping, torchrun
-from rlpyt.errors import UsageError
+from rlpyt.errors import StopAsked, UsageError
 from rlpyt.processes import stacks
 from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.processes.wait import GRACE, LOOK
@@ -153,6 +153,7 @@ def _tell_ranks(text: str) -> None:
     """Say to the other ranks why this one ends; their store may not answer, and nobody waits."""
     from rlpyt.ranks import world  # which imports PyTorch, as workers do not
 
-    told = threading.Thread(target=world().failed, args=(UsageError(text),), daemon=True)
+    error = StopAsked(text) if stopping.asked_by() else UsageError(text)
+    told = threading.Thread(target=world().failed, args=(error,), daemon=True)
     told.start()
     told.join(_LATER)

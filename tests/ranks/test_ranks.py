@@ -93,6 +93,15 @@ def test_calls_through_memory_are_never_mixed() -> None:
         assert found == [x for i in range(300) for x in (3.0 * i, 2.0)]
 
 
+def exchange_unlike() -> None:
+    world().totals(*[1.0] * (1 + world().rank))
+
+
+def test_numbers_that_are_not_as_many_on_every_rank_are_no_sum() -> None:
+    for end in ended(2, exchange_unlike):
+        assert "ranks exchange unlike numbers ([8, 16] bytes, by rank)" in end.error
+
+
 def test_alone_everything_is_what_was_given() -> None:
     alone = Ranks()
     assert alone.totals(3.0, 4) == [3.0, 4] and alone.greatest(2) == [2]
@@ -135,18 +144,20 @@ def fail_at_second(where: str) -> None:
         ranks.sum_(torch.ones(1))
 
 
-def test_who_waits_is_told_what_another_one_failed_of() -> None:
+@pytest.mark.parametrize("near", [True, False])
+def test_who_waits_is_told_what_another_one_failed_of(near: bool) -> None:
     """F30, B250: with the traceback, and long before a wait would be over."""
     begun = time.monotonic()
-    first, second = ended(2, fail_at_second, "raises")
+    first, second = ended(2, fail_at_second, "raises", near=near)
     assert "RankError" in first.error and "rank 1" in first.error
     assert "ZeroDivisionError: in the second rank" in first.error
     assert "ZeroDivisionError" in second.error
     assert time.monotonic() - begun < 45
 
 
-def test_who_waits_is_told_of_one_that_was_killed() -> None:
-    first, second = ended(2, fail_at_second, "killed")
+@pytest.mark.parametrize("near", [True, False])
+def test_who_waits_is_told_of_one_that_was_killed(near: bool) -> None:
+    first, second = ended(2, fail_at_second, "killed", near=near)
     assert "RankError: rank 1 is gone without a word" in first.error
     assert second.code == -signal.SIGKILL
 
@@ -158,8 +169,9 @@ def fail_at_first_by_a_signal() -> None:
     world().totals(1.0)
 
 
-def test_who_waits_is_told_of_the_first_s_end_though_the_store_goes_with_it() -> None:
-    first, second = ended(2, fail_at_first_by_a_signal)
+@pytest.mark.parametrize("near", [True, False])
+def test_who_waits_is_told_of_the_first_s_end_though_the_store_goes_with_it(near: bool) -> None:
+    first, second = ended(2, fail_at_first_by_a_signal, near=near)
     assert first.code == -signal.SIGKILL
     assert "RankError: the first rank, or the torchrun of its machine, is gone" in second.error
 
