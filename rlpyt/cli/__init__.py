@@ -37,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             code = _run(command, argv[1:])
-            return code
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
+        return code
     except RankError as error:  # whose own process has said it, where it could
         _complain(f"rlpyt {command}: {error}")
         return 1
