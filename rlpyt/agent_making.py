@@ -130,7 +130,7 @@ def _check_networks(run: Run, spec: EnvSpec, agent: QValueAgent) -> None:
     wanted = (algo.critics, 1, *choices, agent.returns.outputs)
     own.check_shape(agent.critics, z.shape, wanted, what)
     if (count := _chosen(algo)) < algo.critics:
-        chosen = torch.arange(count) if isinstance(algo, SACOptions) else count
+        chosen: Any = torch.arange(count) if isinstance(algo, SACOptions) else count
         z, _ = agent.z(inputs, fed[1], action, False, chosen)
         wanted = (count, *wanted[1:])
         own.check_shape(agent.critics, z.shape, wanted, "returns of the critics that are chosen")

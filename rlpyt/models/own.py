@@ -32,8 +32,9 @@ def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
             f"the network {kind} has no {' and no '.join(missing)}; docs/agents.md says what an "
             "agent asks of its network"
         )
-    if hasattr(network, "acting"):
-        _check_acting(network, network.acting())
+    acting: Any = getattr(network, "acting", None)
+    if acting is not None:
+        _check_acting(network, acting())
     for name, part in network.named_modules():
         if isinstance(part, _BatchNorm | _DropoutNd):
             raise UsageError(
