@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -17,21 +17,19 @@ import numpy as np
 from rlpyt import stopping
 from rlpyt.arrays import tree_items, tree_map
 from rlpyt.envs.actions import action_reader
-from rlpyt.envs.exits import no_exit, refuse_exit
-from rlpyt.envs.make import MASK
 from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import EnvSpec
-from rlpyt.errors import EnvironmentFault, StopAsked, warn_beside
+from rlpyt.errors import StopAsked, warn_beside
 from rlpyt.noise import ResetSeeds
 from rlpyt.processes.heart import CLOSE, RESET, RESTORE, SNAPSHOT, STEP, Heart
 from rlpyt.rows import Row
 from rlpyt.vector import snapshots
 from rlpyt.vector.action_log import ActionLog
+from rlpyt.vector.calls import Calls, Step
 from rlpyt.vector.random_steps import RandomSteps
-from rlpyt.vector.values import flag, number
+from rlpyt.vector.values import flag, number, record
 from rlpyt.vector.values import numbers as numbers
 
-Step = Callable[[Any], tuple[Any, ...]]
 Ended = Sequence[tuple[int, dict[str, float]]]  # column of a row, numbers of its episode's info
 
 
@@ -63,8 +61,8 @@ class InProcess:
     ) -> None:
         self.spec, self.num_envs = spec, len(envs)
         self.groups = (slice(0, self.num_envs),)
-        self._numbers = columns or range(self.num_envs)
-        self._total = total or self._numbers.stop
+        numbers = columns or range(self.num_envs)
+        self._calls = Calls(spec.id, numbers, total or numbers.stop, heart)
         self._ended: list[tuple[int, dict[str, float]]] = []  # numbers of ended episodes' infos
         self._envs, self._seeds = list(envs), seeds
         space = envs[0].observation_space
@@ -72,11 +70,7 @@ class InProcess:
         self._read = action_reader(envs[0].action_space, spec.action)
         self._heart = heart
         self.beat_by_row()
-        if heart is not None:
-            self._steps = [
-                _beating(step, heart, number)
-                for step, number in zip(self._steps, self._numbers, strict=True)
-            ]
+        self._steps = self._calls.beating(self._steps)
         # Resets begun, per column: one that failed is not done again in the same way.
         self._resets: Any = [0] * self.num_envs if resets is None else memoryview(resets)
         self._log = ActionLog(self.num_envs)
@@ -93,7 +87,7 @@ class InProcess:
 
     def column(self, b: int) -> int:
         """The number of column b among those of the run."""
-        return self._numbers[b]
+        return self._calls.numbers[b]
 
     def reset(self, row: Row) -> None:
         """Write the first observation of every column into `row`, reset 0 of each."""
@@ -108,7 +102,7 @@ class InProcess:
             self._reset(row, b)
         if self._decorrelate:
             self._step_at_random(row)
-        self._rest()
+        self._calls.rest()
         row.reward[:] = 0
         row.first[:] = True
         row.terminated[:] = row.truncated[:] = row.cut[:] = False
@@ -143,14 +137,14 @@ class InProcess:
                 except TypeError:
                     rewards[b] = number(reward)
                 if self._extras:
-                    self._record(next_row, b, value, info)
+                    record(self.spec, next_row, b, value, info)
                 if terminated is not False or truncated is not False:
                     next_row.terminated[b] = terminated = flag(terminated)
                     next_row.truncated[b] = truncated = flag(truncated)
                     if info and (terminated or truncated):
                         self._ended.append((b, numbers(info)))
             except BaseException as error:
-                self._name(error, b, f"step({action!r})")
+                self._calls.name(error, b, f"step({action!r})")
                 raise
         if heart is not None:
             heart.rest()
@@ -182,7 +176,7 @@ class InProcess:
 
     def render(self, column: int) -> Any:
         """The frame [H, W, 3] of one environment, or whatever its render() returns."""
-        with no_exit(f"{self._called(column)}, render()"):
+        with self._calls.no_exit(column, "render()"):
             return self._envs[column].render()
 
     def snapshot(self) -> dict[str, Any]:
@@ -190,10 +184,10 @@ class InProcess:
         own = {}
         for b, env in enumerate(self._envs):
             if snapshots.offers(env) and b not in self._cut:
-                self._beat(b, SNAPSHOT)
-                with no_exit(f"{self._called(b)}, snapshot()"):
-                    own[str(self._numbers[b])] = snapshots.snapshot(env)
-        self._rest()
+                self._calls.beat(b, SNAPSHOT)
+                with self._calls.no_exit(b, "snapshot()"):
+                    own[str(self._calls.numbers[b])] = snapshots.snapshot(env)
+        self._calls.rest()
         state = {"resets": self.resets, "log": self._log.snapshot(), "own": own}
         return state | ({"cut": np.array(self._cut)} if self._cut else {})
 
@@ -223,16 +217,16 @@ class InProcess:
         for b, env in enumerate(self._envs):
             if b in self._cut:
                 continue
-            self._beat(b, RESTORE)
-            own = state["own"].get(str(self._numbers[b]))
+            self._calls.beat(b, RESTORE)
+            own = state["own"].get(str(self._calls.numbers[b]))
             if own is not None:
-                with no_exit(f"{self._called(b)}, restore()"):
+                with self._calls.no_exit(b, "restore()"):
                     env.reset(seed=self._seed(b, self._resets[b] - 1))
                     snapshots.restore(env, own)
             elif not self._brought_back(b, row, check) and not row.last[b]:
                 row.truncated[b] = True
                 self._cut.append(b)
-        self._rest()
+        self._calls.rest()
         return list(self._cut)
 
     def metrics(self) -> dict[str, float]:
@@ -243,15 +237,15 @@ class InProcess:
         """Close every environment; one that fails is told of, and masks nothing."""
         failed: list[str] = []
         for b, env in enumerate(self._envs):
-            self._beat(b, CLOSE)
+            self._calls.beat(b, CLOSE)
             try:
-                with no_exit(f"{self._called(b)}, close()"):
+                with self._calls.no_exit(b, "close()"):
                     env.close()
             except Exception as error:
-                name = f"environment {self._numbers[b]} ({self.spec.id})"
+                name = self._calls.short(b)
                 failed.append(f"{name} could not be closed: {error!r}")
         self._envs = []
-        self._rest()
+        self._calls.rest()
         for what in failed:
             warn_beside(what)
 
@@ -262,7 +256,7 @@ class InProcess:
         brought back like any other.
         """
         most, draw = self._decorrelate, self._seeds.random_steps
-        steps = [RandomSteps(self.spec, draw(number), most) for number in self._numbers]
+        steps = [RandomSteps(self.spec, draw(number), most) for number in self._calls.numbers]
         tree_map(lambda x: x.fill(0), row.action)
         for left in range(max(own.count for own in steps), 0, -1):
             stepped = [b for b, own in enumerate(steps) if own.count >= left]
@@ -280,46 +274,31 @@ class InProcess:
 
     def _ends(self, row: Row, b: int, action: Any) -> bool:
         """Step one environment, and write what it observes; whether its episode is over."""
-        self._beat(b, STEP)
+        self._calls.beat(b, STEP)
         try:
             value, _, terminated, truncated, info = self._envs[b].step(action)
             self._write(row.observation, b, value)
             if self._extras:
-                self._record(row, b, value, info)
+                record(self.spec, row, b, value, info)
             return flag(terminated) or flag(truncated)
         except BaseException as error:
-            self._name(error, b, f"step({action!r})")
+            self._calls.name(error, b, f"step({action!r})")
             raise
 
     def _reset(self, row: Row, b: int) -> None:
         count = self._resets[b]
         seed = self._seed(b, count)
         self._resets[b] = count + 1
-        self._beat(b, RESET)
+        self._calls.beat(b, RESET)
         try:
             observation, info = self._envs[b].reset(seed=seed)
             self._write(row.observation, b, observation)
             if self._extras:
-                self._record(row, b, observation, info)
+                record(self.spec, row, b, observation, info)
         except BaseException as error:
-            self._name(error, b, f"reset(seed={seed})")
+            self._calls.name(error, b, f"reset(seed={seed})")
             raise
         self._log.begin(b)
-
-    def _record(self, row: Row, b: int, observation: Any, info: dict[str, Any]) -> None:
-        """Write the mask and the recorded info values of one column."""
-        if self.spec.mask is not None:
-            source = observation if self.spec.mask == "observation" else info
-            mask = source.get(MASK)
-            row.mask[b] = True if mask is None else np.asarray(mask, np.bool_).ravel()
-        for name in self.spec.env_info:
-            value = info.get(name)
-            try:
-                row.env_info[name][b] = np.nan if value is None else value
-            except (TypeError, ValueError):
-                raise EnvironmentFault(
-                    f"info[{name!r}] is {value!r}; only numbers can be recorded: drop --info {name}"
-                ) from None
 
     def _brought_back(self, b: int, row: Row, check: Row) -> bool:
         """Step column b through its current episode; True where it ends at what `row` observed.
@@ -332,53 +311,22 @@ class InProcess:
             return False
         env = self._envs[b]
         try:
-            with no_exit(f"{self._called(b)}, stepped again,"):
+            with self._calls.no_exit(b, "stepped again,"):
                 observation, _ = env.reset(seed=self._seed(b, self._resets[b] - 1))
                 for action in actions:
-                    self._beat(b, RESTORE)
+                    self._calls.beat(b, RESTORE)
                     observation, *_ = env.step(self._read(action)[b])
                 self._write(check.observation, b, observation)
         except Exception as error:
-            name = f"environment {self._numbers[b]} ({self.spec.id})"
+            name = self._calls.short(b)
             what = f"{name} failed while it was stepped again: {error!r}"
             warnings.warn(what, RuntimeWarning, stacklevel=3)
             return False
         return _same(row, check, b)
 
-    def _called(self, b: int) -> str:
-        return f"environment {self._numbers[b]} of {self._total} ({self.spec.id})"
-
-    def _name(self, error: BaseException, b: int, call: str) -> None:
-        """Say in an error which environment it came from, and in which call."""
-        name = self._called(b)
-        refuse_exit(error, f"{name}, {call}")
-        if isinstance(error, EnvironmentFault):
-            error.args = (f"{name}, {call}: {error}",)
-        else:
-            error.add_note(f"in {name}, {call}")
-
-    def _beat(self, b: int, call: int) -> None:
-        if self._heart is not None:
-            self._heart.beat(self._numbers[b], call)
-
-    def _rest(self) -> None:
-        if self._heart is not None:
-            self._heart.rest()
-
     def _seed(self, b: int, k: int) -> int:
         """Of reset k of column b."""
-        return self._seeds(self._numbers[b], k)
-
-
-def _beating(step: Step, heart: Heart, number: int) -> Step:
-    """An environment's step with a heartbeat before it."""
-    beat = heart.beat
-
-    def beaten(action: Any) -> tuple[Any, ...]:
-        beat(number, STEP)
-        return step(action)
-
-    return beaten
+        return self._seeds(self._calls.numbers[b], k)
 
 
 def _same(row: Row, check: Row, b: int) -> bool:

@@ -1,4 +1,4 @@
-"""What environments return, as plain numbers."""
+"""What environments return beside observations, as plain numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from rlpyt.envs.make import MASK
+from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault
+from rlpyt.rows import Row
 
 
 def numbers(info: dict[str, Any]) -> dict[str, float]:
@@ -36,3 +39,19 @@ def number(value: Any) -> float:
             "float, terminated: bool, truncated: bool, info)"
         )
     return number.item()
+
+
+def record(spec: EnvSpec, row: Row, b: int, observation: Any, info: dict[str, Any]) -> None:
+    """Write the mask and the recorded info values of one column into a row."""
+    if spec.mask is not None:
+        source = observation if spec.mask == "observation" else info
+        mask = source.get(MASK)
+        row.mask[b] = True if mask is None else np.asarray(mask, np.bool_).ravel()
+    for name in spec.env_info:
+        value = info.get(name)
+        try:
+            row.env_info[name][b] = np.nan if value is None else value
+        except (TypeError, ValueError):
+            raise EnvironmentFault(
+                f"info[{name!r}] is {value!r}; only numbers can be recorded: drop --info {name}"
+            ) from None
