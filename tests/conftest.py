@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,3 +44,16 @@ def own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """Runs are written to `runs/` below the working directory: here, below the test's own."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def leaves_nothing() -> Iterator[None]:
+    """R3: no process outlives the test."""
+    from small_sampling import descendants
+
+    before = descendants()
+    yield
+    deadline = time.monotonic() + 5
+    while descendants() - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert descendants() <= before

@@ -16,13 +16,15 @@ from rlpyt.algos.options import (
     SACOptions,
     TD3Options,
 )
-from rlpyt.arrays import NamedArrayTuple, namedarraytuple
+from rlpyt.arrays import NamedArrayTuple, namedarraytuple, tree_leaves
 from rlpyt.envs.spec import Box, Composite, Discrete, EnvSpec, Spec, example
 from rlpyt.models.options import ActorQOptions
 from rlpyt.models.q_value import make_networks, make_returns
+from rlpyt.noise import ACTION_NOISE, Noise
 from rlpyt.rows import Inputs
 
 SHAPE, FEATURES = (2,), 3
+D = int(np.prod(SHAPE))
 SMALL: dict[str, Any] = {"hidden_sizes": (8, 7), "memory_size": 6}
 ALGOS: dict[str, QValueOptions] = {
     "ddpg": DDPGOptions(),
@@ -122,3 +124,13 @@ def chance_inputs(agent: Any, *leading: int, observation: Spec | None = None, se
 def chance_action(agent: Any, *leading: int, seed: int = 1) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return 2 * torch.rand(*leading, *agent.action_shape, generator=generator) - 1
+
+
+def noise_of(agent: Any, rows: int, columns: int, seed: int = 0) -> np.ndarray:
+    uniforms, normals = agent.uniforms, agent.normals
+    return Noise(seed, ACTION_NOISE, range(columns), uniforms, normals).rows(0, rows)
+
+
+def equal(one: Any, two: Any) -> bool:
+    pairs = zip(tree_leaves(one), tree_leaves(two), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)

@@ -77,7 +77,7 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
     "ppo-pixels": (
         dataclasses.replace(PPO, update_epochs=1),
         ActorCriticOptions(encoder="nature"),
-        "toys:LargeFrames",
+        "toy_tasks:LargeFrames",
     ),
     "a2c": (A2COptions(), ActorCriticOptions(), "Acrobot-v1"),
     "impala": (IMPALAOptions(normalize_reward=True), ActorCriticOptions(), "CartPole-v1"),
@@ -87,7 +87,7 @@ RUNS: dict[str, tuple[Any, Any, str]] = {
         "CartPole-v1",
     ),
     "dqn": (DQN, QNetworkOptions(), "CartPole-v1"),
-    "dqn-frames": (DQN, QNetworkOptions(), "toys:Frames"),
+    "dqn-frames": (DQN, QNetworkOptions(), "toy_tasks:Frames"),
     "rainbow": (
         dataclasses.replace(
             DQN, prioritized=True, values="categorical", v_max=50.0, v_min=0.0, n_step=3

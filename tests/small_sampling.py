@@ -25,6 +25,13 @@ from rlpyt.build import Parts, build
 from rlpyt.runner import Hooks
 from rlpyt.samplers.options import SamplerOptions
 
+NUMBERED = "small_sampling:Numbered"
+SIDES: dict[str, Any] = {
+    "serial": {},
+    "workers": {"sampler": "workers", "workers": 2},
+    "replicated": {"sampler": "replicated", "workers": 2},
+}
+"""Samplers that a background process may run."""
 SHARED = ("agent", "algorithm", "window", "replay", "episodes")
 """Parts of a checkpoint that every sampler gives alike, in strict mode."""
 
@@ -219,3 +226,8 @@ def whole(observation: np.ndarray) -> bool:
 def ends_together(rank: int = 0) -> gymnasium.Env:
     """Episodes of three steps."""
     return CountEnv(3, column=rank)
+
+
+def numbered(**kwargs: Any) -> dict[str, Any]:
+    """Options of environments that number what they observe."""
+    return {"env": NUMBERED, "env_kwargs": kwargs}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from small_parts import ChanceEnv
-from toys import Frames
+from toy_tasks import Frames
 
 from rlpyt import memory_budget
 from rlpyt.algos.options import DQNOptions, R2D1Options

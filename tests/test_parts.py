@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepping import in_process
 from test_ring_window import READS, Seeing
-from toys import Frames
+from toy_tasks import Frames
 
 from rlpyt import noise
 from rlpyt.arrays import tree_leaves, tree_map

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from stepping import Scripted, coin, in_process
-from toys import Frames
+from toy_tasks import Frames
 
 from rlpyt import noise
 from rlpyt.arrays import tree_items, tree_map

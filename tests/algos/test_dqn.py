@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from small_q import FEW, OneWindow, fill_with_chance, items, small_agent, spec
-from toys import Chain
+from toy_tasks import Chain
 
 from rlpyt.algos.dqn import DQN
 from rlpyt.algos.options import DQNOptions

@@ -14,7 +14,7 @@ from small_parts import (
     parameters,
     rows_of,
 )
-from toys import TwoStateMDP
+from toy_tasks import TwoStateMDP
 
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.algos.trajectories import unroll

@@ -22,7 +22,8 @@ from small_parts import (
     rows_of,
     sample_of,
 )
-from toys import CountEnv, TwoStateMDP
+from toy_tasks import TwoStateMDP
+from toys import CountEnv
 
 from rlpyt.algos.windows import Sample, fold, shuffled
 from rlpyt.arrays import tree_leaves, tree_map

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from toy_tasks import TwoStateMDP
 from toys import (
     AliasEnv,
     BoundsEnv,
@@ -16,7 +17,6 @@ from toys import (
     MutateActionEnv,
     SeedEnv,
     SpaceZooEnv,
-    TwoStateMDP,
 )
 
 from rlpyt.envs.check import check

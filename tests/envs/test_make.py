@@ -227,8 +227,8 @@ def test_wrappers_are_applied_in_order():
     env = make(of(CountEnv, wrapper=(f"{here}:first_value_only", f"{here}:one_more")))
     env.reset()
     assert env.step(0)[1] == 11
-    with pytest.raises(UsageError, match="wrapper='toys:TwoStateMDP.*REWARD'"):
-        make(of(CountEnv, wrapper=("toys:TwoStateMDP.REWARD",)))
+    with pytest.raises(UsageError, match="wrapper='toy_tasks:TwoStateMDP.*REWARD'"):
+        make(of(CountEnv, wrapper=("toy_tasks:TwoStateMDP.REWARD",)))
 
 
 def test_a_wrapper_that_returns_nothing_is_named(tmp_path: Path, monkeypatch):

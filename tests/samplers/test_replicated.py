@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from small_sampling import (
-    descendants,
     fingerprint,
     outcome_of,
     parts_of,
@@ -26,19 +25,11 @@ from rlpyt.errors import WorkerError
 from rlpyt.runner import Hooks, Runner
 from rlpyt.samplers.replicated import ReplicatedSampler
 
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
 KINDS = ["ppo", "ppo-pixels", "lstm", "normalized", "dqn", "rainbow", "r2d1", "sac", "sac-lstm"]
 KINDS += ["sac-discrete"]
 RESTART: Any = {"sampler": "replicated", "workers": 2, "on_worker_failure": "restart"}
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing() -> Any:
-    before = descendants()
-    yield
-    deadline = time.monotonic() + 5
-    while descendants() - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert descendants() <= before
 
 
 @pytest.mark.parametrize("kind", KINDS)

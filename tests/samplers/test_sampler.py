@@ -7,7 +7,8 @@ import pytest
 import torch
 from gymnasium import spaces
 from stepping import coin, in_process, sampler_of, zeros_of
-from toys import CountEnv, InfoEnv, MaskEnv, MutateActionEnv, SeedEnv, SpaceZooEnv, TwoStateMDP
+from toy_tasks import TwoStateMDP
+from toys import CountEnv, InfoEnv, MaskEnv, MutateActionEnv, SeedEnv, SpaceZooEnv
 
 from rlpyt import noise
 from rlpyt.algos.options import PPOOptions

@@ -26,17 +26,9 @@ from rlpyt.stopping import StopSignal
 from rlpyt.storage import zeros
 from rlpyt.vector.lost import Blank
 
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
 B = 4
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing() -> Any:
-    before = descendants()
-    yield
-    deadline = time.monotonic() + 5
-    while descendants() - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert descendants() <= before
 
 
 def faulty(how: str = "raise", groups: int = 1, kind: str = "ppo", **given: Any) -> Any:

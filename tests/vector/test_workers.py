@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,9 @@ from rlpyt.logging.episodes import Episodes
 from rlpyt.samplers.rules import check_sizes
 from rlpyt.vector.columns import cut
 
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
 WORKERS: dict[str, Any] = {"sampler": "workers"}
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing() -> Any:
-    """R3: no process."""
-    before = descendants()
-    yield
-    deadline = time.monotonic() + 5
-    while descendants() - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert descendants() <= before
 
 
 def collect(parts: Any, windows: int = 2) -> list[Any]:
