@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 from torch import Tensor
@@ -10,31 +10,32 @@ from torch import Tensor
 
 @final
 class Means(Mapping[str, "float | Tensor"]):
-    """Values by tag, of which those that lie in one vector are taken apart only if asked for.
+    """Values by tag, read only if asked for.
 
-    Taking them apart takes as long as a small network does, and what happens after every window is
-    read once a line of the log.
+    To take a vector apart, or to count, takes as long as a small network does, and what happens
+    after every window is read once a line of the log.
 
     Args:
-        tags, vector: names of the elements of a vector [k].
-        numbers: other values.
+        counts: gives other values, of when it is asked; the log asks when it writes a line.
+        tags, vector: names of the elements of a vector [k]; () and None without any.
     """
 
     def __init__(
-        self, tags: tuple[str, ...], vector: Tensor, numbers: Mapping[str, float | Tensor]
+        self,
+        counts: Callable[[], Mapping[str, float]],
+        tags: tuple[str, ...] = (),
+        vector: Tensor | None = None,
     ) -> None:
-        self.tags, self.vector, self.numbers = tags, vector, numbers
+        self.counts, self.tags, self.vector = counts, tags, vector
 
     def __getitem__(self, tag: str) -> float | Tensor:
-        if tag in self.numbers:
-            return self.numbers[tag]
-        if tag not in self.tags:
-            raise KeyError(tag)
-        return self.vector[self.tags.index(tag)]
+        if self.vector is not None and tag in self.tags:
+            return self.vector[self.tags.index(tag)]
+        return self.counts()[tag]
 
     def __iter__(self) -> Iterator[str]:
         yield from self.tags
-        yield from self.numbers
+        yield from self.counts()
 
     def __len__(self) -> int:
-        return len(self.tags) + len(self.numbers)
+        return len(self.tags) + len(self.counts())

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from rlpyt import noise, torchrun
-from rlpyt.algos.learner import COMPILED_FILE
+from rlpyt.algos.compiled import COMPILED_FILE
 from rlpyt.algos.options import ReplayOptions
 from rlpyt.cores import allowed_cores
 from rlpyt.errors import UsageError

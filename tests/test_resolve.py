@@ -7,7 +7,8 @@ import pytest
 from torch import nn
 
 from rlpyt import resolve
-from rlpyt.algos.learner import COMPILED_FILE, Learner
+from rlpyt.algos.compiled import COMPILED_FILE
+from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import DQNOptions, PPOOptions, R2D1Options
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError

@@ -9,15 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlpyt.algos.compiled import Compiled
 from rlpyt.algos.reduction import Reduction
-from rlpyt.errors import StopAsked, UsageError
-from rlpyt.memory_budget import file_too_large
 from rlpyt.models.flat import FlatParameters, Optimizer
-from rlpyt.models.memory import Memory
 from rlpyt.ranks import Ranks, bits, differing, world
-from rlpyt.stopping import asked_at
 
-COMPILED_FILE = 256 << 20  # bytes at most: PyTorch 2.13's C++ headers, compiled once, take 156 MB
 COMPARED_EVERY = 500  # updates: what several ranks train must be the same on all of them
 Loss = Callable[..., tuple[Tensor, Tensor]]
 
@@ -50,8 +46,9 @@ class Learner:
         self.optimizer = optimizer(self.parameters)
         self.max_grad_norm = max_grad_norm or float("inf")
         self.updates = 0
-        whole, device = within or module, self.parameters.vector.device
-        self._gradient = _compiled(self._traced, whole, device) if compile else self._eager
+        vectors = self.parameters.vector, self.parameters.gradient
+        whole = within or module
+        self._gradient = Compiled(self._traced, whole, vectors) if compile else self._eager
         alone = self.ranks.size == 1
         self._reduction = None if alone else Reduction(self.parameters, self.ranks, not compile)
 
@@ -169,41 +166,3 @@ def assert_alike(
         "that changes its weights by itself, or draws by rank? What ranks train must be changed by "
         "gradients alone; go back to an earlier checkpoint"
     )
-
-
-def _compiled(
-    function: Callable[..., Tensor], module: nn.Module, device: torch.device
-) -> Callable[..., Tensor]:
-    """The function compiled; memories stay eager, for how they loop depends on where episodes end.
-
-    PyTorch 2.13 follows a gradient inside of what it compiles, if it is told to; an older one
-    compiles the passes forward and backward one by one.
-    """
-    # It would fail after minutes, and leave half a header that later runs take for a whole one.
-    if device.type == "cpu" and (why := file_too_large(COMPILED_FILE)):
-        remedy = "raise it (ulimit -f unlimited), or begin a run with --compile off"
-        raise UsageError(f"compile=on: {why}; {remedy}")
-    import torch._dynamo.config as dynamo
-
-    if hasattr(dynamo, "trace_autograd_ops"):
-        dynamo.trace_autograd_ops = True
-    # Every learner of a process counts as another compilation of one function.
-    dynamo.recompile_limit = max(dynamo.recompile_limit, 64)
-    for part in module.modules():
-        if isinstance(part, Memory):
-            # Of this module alone: decorating the class would import torch._dynamo with it.
-            part.__dict__["forward"] = torch.compiler.disable(part.forward)
-    # Called from C++ the operations of a small network take two thirds of the time.
-    options: Any = {"cpp_wrapper": True} if device.type == "cpu" else None
-    compiled = torch.compile(function, dynamic=False, options=options)
-
-    def run(*given: Any) -> Tensor:
-        try:
-            return compiled(*given)
-        except Exception as error:
-            # Ctrl-C in a terminal, and torchrun, reach the C++ compiler that PyTorch started, too.
-            if asked_at() is None or not type(error).__module__.startswith("torch._"):
-                raise
-            raise StopAsked("compiling was given up") from error
-
-    return run

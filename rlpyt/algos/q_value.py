@@ -6,7 +6,6 @@ Every loss is of T rows of N items, [T, N], of which some are live (`q_value_bat
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -107,15 +106,15 @@ class QValueLearning(ReplayLearning):
         """Of the critics."""
         return self.learner.updates
 
-    def update(self, window: Any, env_steps: int) -> Mapping[str, Any]:
+    def update(self, window: Any, env_steps: int) -> Means:
         """As `ReplayLearning.update`; the actor's tags are there where it was updated."""
         self._actor_seen.clear()
         found = super().update(window, env_steps)
-        if not (self._actor_seen and isinstance(found, Means)):
+        if not self._actor_seen or found.vector is None:
             return found
         actor = torch.stack(self._actor_seen).mean(0)
         vector = torch.cat([found.vector, actor])
-        return Means((*found.tags, *self.actor_names), vector, found.numbers)
+        return Means(found.counts, (*found.tags, *self.actor_names), vector)
 
     def learn(self, items: Items, env_steps: int) -> Tensor:
         """One update of the critics; of the actor and the targets, if it is their turn."""

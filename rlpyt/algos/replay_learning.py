@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -97,7 +96,7 @@ class ReplayLearning(ABC):
     def updates(self) -> int:
         """How many were made."""
 
-    def update(self, window: Any, env_steps: int) -> Mapping[str, Any]:
+    def update(self, window: Any, env_steps: int) -> Means:
         """Make the updates that are due after a window.
 
         Args:
@@ -117,9 +116,9 @@ class ReplayLearning(ABC):
             seen.append(metrics)
         self.observe(window)
         if not seen:
-            return self.metrics()
+            return Means(self.metrics)
         means = torch.stack(seen).mean(0) if len(seen) > 1 else seen[0]
-        return Means(self.names, means[:k], self.metrics())
+        return Means(self.metrics, self.names, means[:k])
 
     def due(self, window: Any, env_steps: int) -> int:
         """Updates that the replay ratio asks for after a window.

@@ -36,7 +36,8 @@ class Sink(Protocol):
 class Recorder:
     """The log of a run: progress.csv, and any other sinks.
 
-    A tag's value in a line is the mean of what was recorded since the line before.
+    A tag's value in a line is the mean of what was recorded since the line before; that of a count
+    is what it is then.
 
     Args:
         run_dir: where progress.csv lies.
@@ -59,6 +60,7 @@ class Recorder:
         self._told: set[str] = set()
         self._sums: dict[str, tuple[int, float | Tensor]] = {}
         self._vectors: dict[tuple[str, ...], tuple[int, Tensor]] = {}  # of several tags each
+        self._counts: Callable[[], Mapping[str, float]] | None = None  # as they are now
 
     def record(self, tag: str, value: float | Tensor) -> None:
         """Add a number or a tensor of one element, which is not read (no synchronisation) yet.
@@ -75,12 +77,14 @@ class Recorder:
         self._sums[tag] = (count + 1, total + value)
 
     def record_all(self, values: Mapping[str, float | Tensor]) -> None:
-        """Add a value to each of several tags."""
+        """Add a value to each of several tags; counts are those of when the line is written."""
         if isinstance(values, Means):
-            count, total = self._vectors.get(values.tags, (0, 0.0))
-            vector = values.vector.detach().to(_precision(values.vector))
-            self._vectors[values.tags] = (count + 1, total + vector)
-            values = values.numbers
+            self._counts = values.counts
+            if values.vector is not None:
+                count, total = self._vectors.get(values.tags, (0, 0.0))
+                vector = values.vector.detach().to(_precision(values.vector))
+                self._vectors[values.tags] = (count + 1, total + vector)
+            return
         for tag, value in values.items():
             self.record(tag, value)
 
@@ -92,8 +96,10 @@ class Recorder:
         if env_steps < self._csv.env_steps:
             raise ValueError(f"a line at {env_steps} env steps after one at {self._csv.env_steps}")
         means = {tag: total / count for tag, (count, total) in self._read().items()}
+        if self._counts is not None:
+            means |= self._counts()
         line = {tag: x for tag, x in means.items() if not math.isnan(x)}
-        self._sums, self._vectors = {}, {}
+        self._sums, self._vectors, self._counts = {}, {}, None
         try:
             self._csv.write(env_steps, line)
         except OSError as error:

@@ -55,8 +55,8 @@ def test_a_vector_of_several_tags_is_recorded_as_each_of_them_alone(tmp_path: Pa
         folder.mkdir()
     recorders = [Recorder(folder) for folder in folders]
     for i, vector in enumerate(windows):
-        found = Means(("loss/q", "loss/error"), vector, {"replay/rows": float(i)})
-        assert list(found) == ["loss/q", "loss/error", "replay/rows"] and len(found) == 3
+        found = Means(dict, ("loss/q", "loss/error"), vector)
+        assert list(found) == ["loss/q", "loss/error"] and len(found) == 2
         assert found["loss/error"] == vector[1] and "loss/lr" not in found
         recorders[0].record_all(found)
         recorders[1].record_all(dict(found))
@@ -69,6 +69,21 @@ def test_a_vector_of_several_tags_is_recorded_as_each_of_them_alone(tmp_path: Pa
     assert recorders[0].write(9) == pytest.approx(recorders[1].write(9))
     for recorder in recorders:
         recorder.close()
+
+
+def test_counts_are_those_of_when_a_line_is_written(tmp_path: Path) -> None:
+    """Not means, and in no line in which nothing was learned."""
+    now = {"replay/rows": 1.0}
+    recorder = Recorder(tmp_path)
+    for rows in (2.0, 3.0):
+        now["replay/rows"] = rows
+        found = Means(lambda: now)
+        assert found == {"replay/rows": rows} and "loss/q" not in found
+        recorder.record_all(found)
+    now["replay/rows"] = 4.0
+    assert recorder.write(1) == {"replay/rows": 4.0}
+    assert recorder.write(2) == {}
+    recorder.close()
 
 
 def test_a_recorded_tensor_may_be_overwritten_afterwards(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_weights_of_zero_reach_every_replica_with_the_next_window():  # B085
 
 def test_weights_of_a_compiled_update_reach_every_replica(monkeypatch, tmp_path):  # B086
     # Traced as for the compiler, and run as it is: compiling takes half a minute.
-    monkeypatch.setattr(learner, "_compiled", lambda function, *args: function)
+    monkeypatch.setattr(learner, "Compiled", lambda function, *args: function)
     options: Any = {"strict": True, "loop": {"compile": "on", "env_steps": 400}}
     replicas: Any = {"sampler": "replicated", "workers": 2}
     one = fingerprint(outcome_of("ppo", tmp_path, **options).folder)
