@@ -71,9 +71,9 @@ def alone(function: Compiled) -> Compiled:
 
 
 def test_from_the_second_call_on_the_graph_is_called_alone(graphs: list[Any]) -> None:
-    module, draws = Scaled(), Draws(torch.randn(2))
+    module, given = Scaled(), (rows(), Draws(torch.randn(2)))
     function = compiled(module.plain, module)
-    function(rows(), draws)
+    function(*given)
     alone(function)
     for _ in range(3):
         given = rows(), Draws(torch.randn(2))
@@ -150,7 +150,7 @@ def test_two_modules_of_one_structure_do_not_answer_for_each_other(graphs: list[
 def test_what_is_more_than_a_graph_goes_through_torch_compile(name: str, graphs: list[Any]) -> None:
     """Side effects, breaks in the graph, a tensor that nobody can name."""
     module, hidden, seen = Scaled(), [torch.ones(2)], []
-    note = torch.compiler.disable(lambda: seen.append(1))
+    note: Any = torch.compiler.disable(lambda: seen.append(1))
 
     def loss(rows: Any) -> Tensor:
         if name == "writes":
