@@ -24,7 +24,7 @@ COUNTS, SLOWEST = {"workers/restarts", "workers/dropped"}, "workers/slowest"
 COMMON = {"learner", "actor", "temperature"}  # of an algorithm's state: the same on all ranks
 
 
-def check_alike(run: Run) -> None:
+def check_same_options(run: Run) -> None:
     """Refuse ranks that were started with options of their own, or are of other versions."""
     if world().size == 1:
         return
@@ -43,7 +43,7 @@ def check_alike(run: Run) -> None:
                 )
 
 
-def check_agents(agent: nn.Module, spec: EnvSpec, drawn: bool) -> None:
+def check_same_agents(agent: nn.Module, spec: EnvSpec, drawn: bool) -> None:
     """Refuse ranks whose environments or networks are not the same.
 
     Args:
@@ -68,7 +68,7 @@ def check_agents(agent: nn.Module, spec: EnvSpec, drawn: bool) -> None:
                 )
 
 
-def assert_same(agent: nn.Module) -> None:
+def assert_same_agents(agent: nn.Module) -> None:
     """Raise unless weights and statistics are the same on all ranks: what is saved is of all."""
     if world().size == 1:
         return

@@ -17,7 +17,7 @@ from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
 from rlpyt.logging.shares import shares_of
-from rlpyt.one_run import assert_same, of_all, of_rank, with_others
+from rlpyt.one_run import assert_same_agents, of_all, of_rank, with_others
 from rlpyt.replays.segments import Segments
 from rlpyt.run import Run
 from rlpyt.schedules import due
@@ -161,7 +161,7 @@ class Runner:
     def save(self) -> Path:
         """Write a checkpoint of everything that the rest of the run depends on."""
         self._settle()
-        assert_same(self.parts.agent)
+        assert_same_agents(self.parts.agent)
         listing = None if self.segments is None else self.segments.save()
         state = self.state(listing)
         path = self.ranks.from_first(lambda: self._write(state))

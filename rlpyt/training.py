@@ -22,9 +22,9 @@ from rlpyt.logging.displays import Mode
 from rlpyt.logging.recorder import Recorder, Silent
 from rlpyt.logging.tensorboard import open_sinks
 from rlpyt.one_run import (
-    check_agents,
-    check_alike,
     check_ranks,
+    check_same_agents,
+    check_same_options,
     check_shared,
     held,
     newest,
@@ -95,12 +95,12 @@ def train(
         stream: where progress is shown; standard output by default.
         guarded: end this process where an environment that it steps does not return in time.
     """
-    check_alike(run)
+    check_same_options(run)
     parts = build(run, model=model, home=_home(run, guarded))
     try:
         if run.loop.init_from:
             _start_from(parts, Path(run.loop.init_from))
-        check_agents(parts.agent, parts.spec, drawn=True)
+        check_same_agents(parts.agent, parts.spec, drawn=True)
         folder = world().from_first(lambda: _begun(run, parts))
         check_shared(folder)
         with held(folder):
@@ -161,7 +161,7 @@ def resume(
     resolved = Resolved(**record["resolved"])
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
-    check_alike(run)
+    check_same_options(run)
     if sampler:
         images = observes_images(run.env, _home(run, guarded))
         resolved = with_sampler(resolved, run, images)
@@ -170,7 +170,7 @@ def resume(
         parts.close()
         raise UsageError(f"{run.algo_name} has no replay to drop; resume without --drop-replay")
     try:
-        check_agents(parts.agent, parts.spec, drawn=False)
+        check_same_agents(parts.agent, parts.spec, drawn=False)
         with held(folder):
             segments = segments_of(run, parts, folder)
             saved = None

@@ -82,7 +82,7 @@ class Learner:
         self.optimizer.step(lr)
         self.updates += 1
         if self._reduction is not None and self.updates % COMPARED_EVERY == 1:
-            assert_alike(self.parameters, self.ranks, self.updates, self.module)
+            assert_same_parameters(self.parameters, self.ranks, self.updates, self.module)
         return metrics
 
     def _eager(self, loss: Loss, *inputs: Any) -> Tensor:
@@ -146,7 +146,7 @@ class Learner:
         self.updates = int(state["updates"])
 
 
-def assert_alike(
+def assert_same_parameters(
     parameters: FlatParameters, ranks: Ranks, updates: int, module: nn.Module | None = None
 ) -> None:
     """Raise unless parameters, and a module's buffers, are the same on every rank, to the bit."""

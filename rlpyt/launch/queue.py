@@ -13,12 +13,13 @@ from typing import Any
 
 from rlpyt.errors import UsageError
 from rlpyt.launch import leftovers
+from rlpyt.launch.attempt import Attempt
 from rlpyt.launch.children import StarterDied
 from rlpyt.launch.jobs import Job
 from rlpyt.launch.journal import Journal, Record, State, identity, job_event
 from rlpyt.launch.place import Runs
 from rlpyt.launch.progress import EVALUATION, Output, need
-from rlpyt.launch.shown import Attempt, Shown
+from rlpyt.launch.shown import Shown
 from rlpyt.launch.slots import Slot
 from rlpyt.launch.source import NoMore, Source
 from rlpyt.launch.table import Screen

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from rlpyt.launch import estimate
+from rlpyt.launch.attempt import Attempt
 from rlpyt.launch.journal import Record
-from rlpyt.launch.progress import EVALUATION, Log, Output, Progress
-from rlpyt.launch.slots import Slot
+from rlpyt.launch.progress import EVALUATION, Log, Progress
 from rlpyt.launch.table import Row, Screen, summary
-
-
-@dataclass
-class Attempt:
-    """A job in its slot."""
-
-    slot: Slot
-    output: Output
-    steps_then: int  # env steps when it began
-    begun: float | None = None  # None until its process is there
-    pruned: bool = False  # its source wanted it to end
-    kill_at: float | None = None
-    over: float | None = None  # when it ended
-
-    @property
-    def seconds(self) -> float:
-        """Since it began, until it ended."""
-        over = time.monotonic() if self.over is None else self.over
-        return 0.0 if self.begun is None else over - self.begun
-
 
 Running = Mapping[str, Attempt]  # by the name of the job
 

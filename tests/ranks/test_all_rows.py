@@ -16,7 +16,7 @@ from together import ended, in_ranks
 from torch import Tensor
 
 from rlpyt.agents.normalizers import ObservationNormalizer, RewardScale
-from rlpyt.algos.learner import Learner, assert_alike
+from rlpyt.algos.learner import Learner, assert_same_parameters
 from rlpyt.functional import explained_variance
 from rlpyt.models.flat import Adam
 from rlpyt.ranks import world
@@ -52,11 +52,11 @@ def flip_a_bit() -> None:
     torch.manual_seed(0)
     last = torch.nn.Linear(3, 2)
     learner = Learner(torch.nn.Sequential(torch.nn.Linear(3, 3), last), Adam, 0.5)
-    assert_alike(learner.parameters, world(), 1)  # the control
+    assert_same_parameters(learner.parameters, world(), 1)  # the control
     if world().rank == 1:
         with torch.no_grad():
             last.weight.view(torch.int32)[1, 2] ^= 1
-    assert_alike(learner.parameters, world(), 501)
+    assert_same_parameters(learner.parameters, world(), 501)
 
 
 def test_ranks_whose_parameters_differ_by_a_bit_are_stopped() -> None:
