@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -57,3 +58,21 @@ def leaves_nothing() -> Iterator[None]:
     while descendants() - before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert descendants() <= before
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The graphs that updates were compiled to, by a compiler that generates no code."""
+    from torch._dynamo.backends.debugging import aot_eager
+    from torch._inductor import compile_fx
+
+    torch.compiler.reset()
+    seen: list[Any] = []
+
+    def cheap(graph: Any, inputs: Any, **_: Any) -> Any:
+        seen.append(graph)
+        return aot_eager(graph, inputs)
+
+    monkeypatch.setattr(compile_fx, "compile_fx", cheap)
+    yield seen
+    torch.compiler.reset()

@@ -210,20 +210,8 @@ def test_observations_are_normalized_on_reading():
     ("name", "observation"),
     [*((name, "vector") for name in ("td3", "d4pg", "sac", "tqc")), ("sac", "image")],
 )
-def test_a_compiled_update_is_the_eager_one_in_one_graph(name, observation, monkeypatch):
+def test_a_compiled_update_is_the_eager_one_in_one_graph(name, observation, graphs):
     """As `algos/learner.py` compiles it: loss and gradient together, one graph for each learner."""
-    from torch._dynamo.backends.debugging import aot_eager
-
-    torch.compiler.reset()
-    original, graphs = torch.compile, []
-
-    def backend(graph: Any, inputs: Any, **_: Any) -> Any:
-        graphs.append(graph)
-        return aot_eager(graph, inputs)
-
-    monkeypatch.setattr(
-        torch, "compile", lambda f, **_: original(f, backend=backend, dynamic=False)
-    )
     seen, model = None, {}
     if observation == "image":
         seen, model = pixels(10, 10, 4), {"encoder": "minatar"}

@@ -35,22 +35,6 @@ class Scaled(nn.Module):
         return self.linear(rows.x) * self.scale + self.bias + noise
 
 
-@pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The graphs that were compiled, by a backend that generates no code."""
-    from torch._inductor import compile_fx
-
-    torch.compiler.reset()
-    made: list[Any] = []
-
-    def cheap(graph: Any, inputs: Any, **_: Any) -> Callable[..., Any]:
-        made.append(graph)
-        return graph.forward
-
-    monkeypatch.setattr(compile_fx, "compile_fx", cheap)
-    return made
-
-
 def rows(n: int = 4) -> Any:
     return Rows(torch.randn(n, 3), None)
 
