@@ -59,6 +59,8 @@ def next_values(
 
     The target network values it; with `double` the trained network chooses it (van Hasselt et al.,
     2016, eq. 4), with `munchausen` it is every action in proportion to the target's policy.
+    Implicit quantiles choose at evenly spaced fractions, not at those that are drawn: what is large
+    at these by chance would be chosen for it.
 
     Args:
         inputs: [N, ...], already read().
@@ -68,15 +70,16 @@ def next_values(
     """
     returns = agent.returns
     z, _ = agent.target_z(inputs, (), draws.target, draws.target_fractions)
-    if options.munchausen:
-        return soft_values(z, returns.value(z), options.munchausen_temperature, inputs.mask)
-    if options.double:  # without fractions implicit quantiles are evenly spaced ones
-        chosen_by, _ = agent.z(inputs, (), draws.chooser)
+    if options.double and not options.munchausen:  # without fractions these are evenly spaced
+        compared, _ = agent.z(inputs, (), draws.chooser)
     elif returns.fractions_learn:
-        chosen_by, _ = agent.target_z(inputs, (), draws.target)
+        compared, _ = agent.target_z(inputs, (), draws.target)
     else:
-        chosen_by = z
-    return taken_of(z, masked_q(returns.value(chosen_by), inputs.mask).argmax(-1))
+        compared = z
+    value = returns.value(compared)
+    if options.munchausen:
+        return soft_values(z, value, options.munchausen_temperature, inputs.mask)
+    return taken_of(z, masked_q(value, inputs.mask).argmax(-1))
 
 
 def bonus(
