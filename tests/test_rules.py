@@ -40,7 +40,13 @@ def run(algo: Any, num_envs: int = 4, **model: Any) -> Run:
         ({"munchausen": True, "munchausen_floor": 0.5}, "munchausen_floor=0.5"),
         ({"munchausen": True, "n_step": 3}, "--n-step 1"),
         ({"prioritized": True, "priority_entry": "td", "values": "quantile"}, "priority_entry=td"),
+        (
+            {"values": "quantile", "huber_delta": float("inf")},
+            "huber_delta=inf and values=quantile",
+        ),
+        ({"values": "implicit", "huber_delta": float("inf")}, "a finite --huber-delta"),
         ({"replay_size": 8}, "choose at least"),
+        ({"replay_size": 2000, "horizon": 512}, "a window 512; choose at least 2060, or a shorter"),
         ({"learning_starts": 100_000}, "nothing would be learned"),
         ({"replay_ratio": 0.0}, "would never learn"),
         ({"target_tau": 0.0}, "would never move"),
@@ -68,6 +74,10 @@ def test_what_cannot_be_is_refused_by_name(options: dict[str, Any], named: str) 
         (lambda: DDPGOptions(reward_scale=0.0), "reward_scale=0.0 must be more than 0"),
         (lambda: D4PGOptions(v_min=3.0, v_max=3.0), "v_min < v_max"),
         (lambda: DDPGOptions(critic_loss="huber", huber_delta=0.0), "--critic-loss squared"),
+        (
+            lambda: D4PGOptions(values="quantile", huber_delta=float("inf")),
+            "huber_delta=inf and values=quantile",
+        ),
         (
             lambda: SACOptions(values="quantile", num_quantiles=5, drop_quantiles=5),
             "drop_quantiles=5 of num_quantiles=5 leaves no quantile",
@@ -140,6 +150,10 @@ def test_options_of_actors_and_critics_without_effect_are_refused() -> None:
     ):
         with pytest.raises(UsageError, match="has no effect"):
             kind("Pendulum-v1", **given)
+
+
+def test_an_infinite_delta_is_allowed_where_it_is_half_the_square() -> None:
+    run(DQNOptions(huber_delta=float("inf")))
 
 
 def test_ladders_need_several_environments() -> None:

@@ -174,8 +174,8 @@ def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:
     if algo.replay_size < needed:
         raise UsageError(
             f"replay_size={algo.replay_size} is {algo.replay_size // num_envs} rows for each of "
-            f"{num_envs} environments, and an item takes {algo.item_length}; choose at least "
-            f"{needed}"
+            f"{num_envs} environments, and an item takes {algo.item_length}, a window "
+            f"{algo.horizon}; choose at least {needed}, or a shorter --horizon"
         )
     if not algo.replay_ratio > 0:
         raise UsageError(f"replay_ratio={algo.replay_ratio} would never learn; choose more than 0")
@@ -189,7 +189,7 @@ def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:
 
 
 def _check_values(algo: QLearningOptions, model: ModelOptions) -> None:
-    critics.check_support(algo)
+    critics.check_returns(algo)
     if algo.values == "categorical" and algo.value_rescale:
         raise UsageError(
             f"value_rescale={algo.value_rescale} and values=categorical: atoms lie on a fixed "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rlpyt.algos.options import (
     DDPGOptions,
     QLearningOptions,
@@ -15,7 +17,7 @@ from rlpyt.models.options import ActorQOptions, ModelOptions
 
 def check_critics(algo: QValueOptions, model: ModelOptions) -> None:
     """Refuse what cannot be."""
-    check_support(algo)
+    check_returns(algo)
     if algo.values == "expected" and algo.critic_loss == "huber" and not algo.huber_delta > 0:
         raise UsageError(
             "huber_delta=0 makes the loss of expected values 0; choose more than 0, or "
@@ -151,10 +153,16 @@ def without_effect(algo: QValueOptions) -> dict[str, str]:
     return idle
 
 
-def check_support(algo: QLearningOptions | QValueOptions) -> None:
-    """Refuse atoms that are no support, of Q-learning too."""
+def check_returns(algo: QLearningOptions | QValueOptions) -> None:
+    """Refuse atoms that are no support and quantiles without a loss, of Q-learning too."""
     if algo.values == "categorical" and not (algo.v_min < algo.v_max and algo.num_atoms >= 2):
         raise UsageError(
             f"num_atoms={algo.num_atoms} from v_min={algo.v_min} to v_max={algo.v_max} are no "
             "support; choose v_min < v_max and at least 2 atoms"
+        )
+    if algo.values in ("quantile", "implicit") and math.isinf(algo.huber_delta):
+        raise UsageError(
+            f"huber_delta={algo.huber_delta} and values={algo.values}: the loss of quantiles is "
+            "divided by it, and would be 0; choose a finite --huber-delta (0 is the quantile loss "
+            "itself)"
         )
