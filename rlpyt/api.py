@@ -83,6 +83,12 @@ class TrainedAgent:
                 "a saved agent has neither optimizer nor schedules to learn on with; load its "
                 "run's folder, or start a run with init_from=that folder"
             )
+        if self._given:
+            raise UsageError(
+                f"{', '.join(self._given)} was given to load, and a run goes on with the options "
+                "that it began with; load it without to learn on, or start a run with "
+                "init_from=its folder"
+            )
         if self.folder is None:
             if env_steps is not None:
                 self.run = with_options(self.run, {"env_steps": env_steps})
@@ -173,7 +179,8 @@ class TrainedAgent:
             path: a folder.
             env: in place of the recorded one; a factory is recorded by its name alone.
             model: makes the network, where the run began with one that does; it is not recorded.
-            **given: options to change, such as device="cuda".
+            **given: options to change, such as device="cuda"; then it evaluates and predicts, and
+                does not learn on.
         """
         agent = load(path, env=env, model=model, **given)
         if not isinstance(agent, cls):
@@ -196,6 +203,7 @@ class TrainedAgent:
         self._policy: Policy | None = None
         self._weights: dict[str, Any] | None = None
         self._saved: dict[str, Any] = {}
+        self._given: list[str] = []  # options other than its run's
 
     def _state(self) -> dict[str, Any]:
         """The agent's weights and normalizers; new ones where nothing was learned yet."""
@@ -313,16 +321,17 @@ def load(
         env: in place of the recorded one.
         model: makes the network, where the run began with one that does; it is not recorded.
         best: the checkpoint with the best evaluation; otherwise the newest.
-        **given: options to change; those that are None stay.
+        **given: options to change; those that are None stay. With any it does not learn on.
     """
     found = saved.read(Path(path), best)
     run = found.run
     if env is not None:
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=_factory(env)))
     agent = object.__new__(_CLASSES[found.algo])
-    agent._set(with_options(run, {name: x for name, x in given.items() if x is not None}), model)
+    given = {name: x for name, x in given.items() if x is not None}
+    agent._set(with_options(run, given), model)
     agent.env_steps, agent.folder = found.env_steps, found.folder
-    agent._weights, agent._saved = found.weights, found.spaces
+    agent._weights, agent._saved, agent._given = found.weights, found.spaces, list(given)
     return agent
 
 

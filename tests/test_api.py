@@ -67,6 +67,15 @@ def test_learning_again_goes_on_in_environments_of_a_factory():
     assert loaded.learn(100, mode="quiet").env_steps >= agent.env_steps + 100
 
 
+def test_an_agent_that_was_loaded_with_other_options_does_not_learn_on_without_them():
+    agent = short()
+    other = load(agent.folder, lr=0.5, device=None, eval_max_steps=7)
+    assert other.run.algo.lr == 0.5 and other.evaluate(2).lengths.max() <= 16
+    with pytest.raises(UsageError, match="lr, eval_max_steps was given to load"):
+        other.learn(100, mode="quiet")
+    assert load(agent.folder, device=None).learn(100, mode="quiet").env_steps > agent.env_steps
+
+
 def test_options_are_given_flat_and_by_any_accepted_name():
     agent = PPO("CartPole-v1", learning_rate=0.5, n_envs=3, hidden_sizes=[8], memory="gru")
     assert (agent.run.algo.lr, agent.run.env.num_envs) == (0.5, 3)
