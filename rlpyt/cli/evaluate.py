@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
             f"min {evaluation.returns.min():.1f}   max {evaluation.returns.max():.1f}   "
             f"length {evaluation.lengths.mean():.0f}\n"
             f"  {len(evaluation.returns)} episodes, "
-            f"{'sampled' if options.stochastic else 'most likely'} actions, "
+            f"{_actions(agent.run.algo, options.stochastic)}, "
             f"weights of {agent.env_steps:,} env steps"
         )
         if evaluation.alike:
@@ -95,3 +95,11 @@ def main(argv: Sequence[str]) -> int:
             print(f"video  {outcome['video']}")
         print_object(outcome)
     return 0
+
+
+def _actions(algo: Any, stochastic: bool) -> str:
+    """Which actions an evaluation took."""
+    epsilon = getattr(algo, "eval_epsilon", 0.0)
+    if stochastic:
+        return "sampled actions"
+    return "most likely actions" + (f" ({epsilon:g} of them at random)" if epsilon else "")

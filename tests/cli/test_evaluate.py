@@ -53,6 +53,18 @@ def test_sampled_actions_are_the_other_way_to_evaluate(capsys):
     assert len(set(returns[()])) == 1 < len(set(returns[("--stochastic",)]))
 
 
+def test_actions_at_random_in_an_evaluation_are_said(capsys):
+    given = ["--learning-starts", "100", "--eval-epsilon", "0.25"]
+    assert main(["train", "dqn", "--env", "CartPole-v1", *given, *SHORT]) == 0
+    for flags, says in (
+        ((), "most likely actions (0.25 of them at random), weights"),
+        (("--stochastic",), "sampled actions, weights"),
+    ):
+        capsys.readouterr()
+        assert main(["eval", "runs/run", "--episodes", "2", *flags]) == 0
+        assert says in capsys.readouterr().out
+
+
 def test_a_run_whose_replay_would_not_fit_here_is_evaluated_all_the_same(capsys):
     """As where the machine that trained it is larger."""
     replay = ["--learning-starts", "100", "--replay-size", "1k"]
