@@ -17,6 +17,7 @@ from small_runs import make, stopped_at
 
 from rlpyt.algos.dqn import DQN
 from rlpyt.algos.options import DQNOptions
+from rlpyt.algos.target_network import TargetNetwork
 from rlpyt.build import build
 from rlpyt.replays.replay import Replay
 from rlpyt.rows import Window, example_row
@@ -167,6 +168,36 @@ def test_where_the_target_is_in_its_turn_is_saved() -> None:
         assert not torch.equal(two.target.vector, two.learner.parameters.vector)
         two.update(Rows(4), 4 * w)
     assert torch.equal(two.target.vector, two.learner.parameters.vector)
+
+
+def test_the_target_takes_over_what_the_trained_network_counts_itself() -> None:
+    """A buffer of a user's network is no parameter; it is copied whole, whatever the share."""
+    algorithm, _ = learner(target_update_updates=2, target_tau=0.25, replay_ratio=2.0)
+    agent = algorithm.agent
+    for network in (agent.model, agent.target):
+        network.register_buffer("counted", torch.zeros(3))
+    algorithm.target = TargetNetwork(agent.target, algorithm.learner)
+    agent.model.get_buffer("counted").fill_(5.0)
+    algorithm.update(Rows(4), 0)
+    assert not agent.target.get_buffer("counted").any()
+    algorithm.update(Rows(4), 4)
+    assert torch.equal(agent.target.get_buffer("counted"), torch.full((3,), 5.0))
+
+
+def test_the_learning_rate_is_that_of_the_windows_first_step() -> None:
+    for schedule in ("constant", "linear"):
+        algorithm, _ = learner(lr_schedule=schedule, replay_ratio=2.0)
+        step, rates = algorithm.learner.optimizer.step, []
+
+        def noted(lr: float, step: Any = step, rates: list[float] = rates) -> None:
+            rates.append(lr)
+            step(lr)
+
+        algorithm.learner.optimizer.step = noted
+        for env_steps in (0, 500, 996, 1000, 1500):
+            algorithm.update(Rows(4), env_steps)
+        falls = [1.0, 0.5, 0.004, 0.0, 0.0] if schedule == "linear" else [1.0] * 5
+        assert rates == pytest.approx([1e-2 * share for share in falls])
 
 
 # ---------------------------------------------------------------- importance weights
