@@ -10,6 +10,7 @@ from rlpyt.resolve import Resolved
 from rlpyt.run import Run
 
 LARGE = 1e9  # bytes of a replay whose saving is told of
+MANY = 1000  # updates after a window, from which on that is told of
 DISK_SPEED = 150e6  # bytes a second, written, hashed and synced: measured, to the nearest 50 MB
 
 
@@ -90,6 +91,13 @@ def _windows(run: Run) -> list[str]:
             f"one window is {rows:,} rows, more than the run's {run.loop.env_steps:,} steps: it "
             "ends with its first; --horizon and --num-envs make windows shorter"
         )
+    if isinstance(algo, ReplayOptions):
+        updates = int(algo.replay_ratio * rows / algo.rows_per_update)
+        if updates > MANY:
+            lines.append(
+                f"each window of {rows:,} rows is followed by {updates:,} updates, and Ctrl-C "
+                "waits for them; a shorter --horizon has the same --replay-ratio in smaller parts"
+            )
     if isinstance(algo, ClippedOptions) and rows % algo.minibatch_size:
         count = algo.minibatches(run.env.num_envs)
         lines.append(

@@ -11,8 +11,11 @@ from gymnasium import spaces
 from small_parts import ChanceEnv
 
 from rlpyt.algos.options import A2COptions, DQNOptions, R2D1Options, ReplayOptions, TD3Options
+from rlpyt.build import build
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
+from rlpyt.folder import RunFolder
+from rlpyt.header import header
 from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
 from rlpyt.training import train
@@ -102,6 +105,18 @@ def test_learning_starts_beyond_what_the_replay_holds_is_said_and_learns_all_the
     updates, shown = trained(run_of(algo, 4, 600, tmp_path), capsys)
     assert updates == algo.updates(4, 600) > 0
     assert ("the replay holds the newest 400 rows" in shown) == said
+
+
+@pytest.mark.parametrize(("horizon", "said"), [(125, False), (126, True)])
+def test_that_a_signal_waits_for_the_many_updates_of_a_window_is_said(
+    horizon: int, said: bool, tmp_path: Path, capsys: Any
+) -> None:
+    algo = dataclasses.replace(DQN, horizon=horizon, replay_ratio=32.0, learning_starts=0)
+    run = run_of(algo, 4, 4, tmp_path)
+    lines = header(run, build(run), RunFolder(tmp_path))
+    found = [line for line in lines if "Ctrl-C waits" in line]
+    assert bool(found) == said
+    assert not said or "each window of 504 rows is followed by 1,008 updates" in found[0]
 
 
 @pytest.mark.parametrize(("delay", "said"), [(32, False), (33, True)])

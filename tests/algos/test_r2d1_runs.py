@@ -14,7 +14,10 @@ from rlpyt.algos.options import R2D1Options
 from rlpyt.arrays import tree_map
 from rlpyt.build import Parts, build
 from rlpyt.envs.options import EnvOptions
+from rlpyt.functional.n_step import n_step
+from rlpyt.functional.q_values import sequence_priority
 from rlpyt.models.options import QNetworkOptions
+from rlpyt.replays.prioritized import FLOOR, Prioritized
 from rlpyt.rows import Inputs, Row
 from rlpyt.run import LoopOptions, Run
 from rlpyt.storage import as_arrays
@@ -67,6 +70,36 @@ def test_drawn_sequences_are_whole_and_begin_with_the_state_of_acting(prioritize
     assert (
         len(drawn) > 30 and len({(s, b) for x in drawn for s, b in zip(*x[:2], strict=True)}) > 60
     )
+    parts.close()
+
+
+def test_new_sequences_enter_with_the_priority_that_the_options_say():
+    """Exponent, share of the greatest error, trained rows, steps, discount: all are the run's."""
+    options: dict[str, Any] = {"priority_alpha": 0.7, "priority_eta": 0.3}
+    parts = built(
+        lambda rank=0: CountEnv(9 + rank, gap=3, column=rank),
+        prioritized=True,
+        priority_entry="td",
+        **options,
+    )
+    parts.sampler.reset()
+    told = [tree_map(np.copy, parts.sampler.collect().rows[:4]) for _ in range(10)]
+    rows: Row = tree_map(
+        torch.from_numpy, tree_map(lambda *x: np.concatenate(x), told[0], *told[1:])
+    )
+    summed, discount, m = n_step(rows.reward, rows.terminated, rows.last, 0.9, 2)
+    bootstrap = rows.info.best.gather(0, m + torch.arange(len(m))[:, None])
+    target = parts.agent.returns.target(bootstrap[..., None], summed, discount)
+    error = (target[..., 0] - rows.info.taken[: len(m)]).abs()
+    selector = parts.replay.selector
+    assert isinstance(selector, Prioritized) and selector.ready
+    (block,) = selector.state()["blocks"]
+    assert block["first"] == 0 and len(block["leaves"]) == 8
+    for i, leaves in enumerate(block["leaves"]):
+        trained = slice(4 * i + 4, 4 * i + 10)
+        live = ~rows.last[trained]
+        expected = sequence_priority(error[trained], live, 0.3).clamp(min=FLOOR) ** 0.7
+        assert leaves == pytest.approx(expected.numpy(), rel=1e-4)
     parts.close()
 
 
