@@ -135,7 +135,8 @@ def _create(options: EnvOptions, offered: dict[str, Any]) -> tuple[Any, bool]:
         return _call(env, options, offered), False
     if options.protocol is not None and not is_atari(options):
         raise UsageError(
-            f"protocol={options.protocol} is for Atari, and {env} is not; leave it out"
+            f"protocol={options.protocol} is for Atari, and {env} is not; leave out --protocol, "
+            "or the --preset that it comes with"
         )
     module, colon, name = env.partition(":")
     if colon:

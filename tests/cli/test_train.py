@@ -109,6 +109,7 @@ def test_other_versions_are_refused_unless_forced(capsys):
         (["train", "ppo", "--env", "CartPole-v1", "--runs", "/proc/x"], "--runs"),
         (["train", "ppo", "--env", "CartPole-v1", "--device", "cuda:99"], "device=cuda:99"),
         (["train", "ppo", "--env", "CartPole-v1", "--protocol", "dopamine"], "is for Atari"),
+        (["train", "dqn", "--env", "CartPole-v1", "--preset", "atari"], "or the --preset that it"),
         (["train", "dqn", "--env", "HalfCheetah-v5"], "choose ppo or a2c"),
         (["train", "r2d1", "--env", "MountainCarContinuous-v0"], "choose ppo or a2c"),
         (["eval", "nowhere"], "is no run"),

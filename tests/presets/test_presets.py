@@ -278,6 +278,61 @@ def test_the_parts_of_rainbow():
     assert (model.image_linear, model.head_sizes) == (False, (512,))
 
 
+ATARI_Q = {  # lr, epsilon of the optimizer, n; then batch, and environment steps: between updates,
+    # between targets, before learning; epsilon at the end, after steps, in evaluations
+    "atari": (2.5e-4, 0.01 / 32**2, 1, 32, 4, 10_000, 50_000, 0.1, 1_000_000, 0.05),
+    "dopamine": (6.25e-5, 1.5e-4 / 2, 1, 32, 4, 8000, 20_000, 0.01, 250_000, 0.001),
+    "dopamine-c51": (2.5e-4, 3.125e-4, 1, 32, 4, 8000, 20_000, 0.01, 250_000, 0.001),
+    "dopamine-qr": (5e-5, 3.125e-4, 3, 32, 4, 8000, 20_000, 0.01, 250_000, 0.001),
+    "dopamine-iqn": (5e-5, 3.125e-4, 3, 32, 4, 8000, 20_000, 0.01, 250_000, 0.001),
+    "dopamine-rainbow": (6.25e-5, 1.5e-4, 3, 32, 4, 8000, 20_000, 0.01, 250_000, 0.001),
+    "rainbow": (6.25e-5, 1.5e-4, 3, 32, 4, 8000, 20_000, 0.0, 250_000, 0.0),
+    "atari-dqn": (1e-4, 1e-8, 1, 128, 16, 312 * 16, 50_000, 0.01, 950_000, 0.001),
+    "ernbw": (6.25e-5, 0.01 / 128, 3, 128, 16, 312 * 16, 50_000, 0.01, 950_000, 0.001),
+}
+EXPONENTS = {  # of priorities, and of weights from the beginning to the end
+    "dopamine-qr": (0.5, 0.0, 0.0),
+    "dopamine-rainbow": (0.5, 0.5, 0.5),
+    "rainbow": (0.5, 0.4, 1.0),
+    "ernbw": (0.6, 0.4, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", ATARI_Q)
+def test_the_numbers_of_published_q_learning(name):
+    """Mnih et al. (2015), Dopamine's files, Hessel et al. (2018), the original rlpyt's."""
+    algo = presets.choose("dqn", "ALE/Pong-v5", name).algo
+    period = algo.batch_size / algo.replay_ratio
+    assert ATARI_Q[name] == (
+        *(algo.lr, algo.optimizer_eps, algo.n_step, algo.batch_size, period),
+        *(algo.target_update_updates * period, algo.learning_starts),
+        *(algo.epsilon_end, algo.epsilon_steps, algo.eval_epsilon),
+    )
+    found = (algo.priority_alpha, algo.priority_beta, algo.priority_beta_end)
+    assert (found if algo.prioritized else None) == EXPONENTS.get(name)
+    assert algo.double == (name in ("rainbow", "ernbw"))
+    assert (algo.replay_size, algo.reward_clip, algo.gamma) == (1_000_000, "sign", 0.99)
+    clipped = {"rainbow": 10.0, "atari-dqn": 10.0, "ernbw": 10.0}
+    assert algo.max_grad_norm == clipped.get(name, 0.0)
+
+
+def test_the_numbers_of_small_q_learning():
+    """RL Zoo's MountainCar; Young and Tian (2019), Obando-Ceron and Castro (2021)."""
+    car = presets.choose("dqn", "MountainCar-v0").algo
+    assert (car.lr, car.gamma, car.replay_size, car.learning_starts) == (4e-3, 0.98, 10_000, 1000)
+    assert (car.batch_size / car.replay_ratio, car.target_update_updates * 2) == (2, 600)
+    plain, rainbow, iqn = (
+        presets.choose("dqn", "MinAtar/Breakout-v1", name).algo
+        for name in (None, "minatar-rainbow", "minatar-iqn")
+    )
+    for algo, period, target in ((plain, 1, 1000), (rainbow, 4, 1000), (iqn, 4, 1000)):
+        assert algo.batch_size / algo.replay_ratio == period
+        assert algo.target_update_updates * period == target
+        assert (algo.optimizer_eps, algo.replay_size) == (3.125e-4, 100_000)
+    assert (rainbow.lr, rainbow.n_step, rainbow.v_min, rainbow.v_max) == (1e-4, 3, -100.0, 100.0)
+    assert (iqn.lr, iqn.n_step, iqn.num_fractions, iqn.greedy_fractions) == (1e-4, 1, 32, 32)
+
+
 def test_the_numbers_of_the_original_r2d1():
     run = presets.choose("r2d1", "ALE/Pong-v5")
     algo = run.algo
@@ -285,6 +340,10 @@ def test_the_numbers_of_the_original_r2d1():
     assert algo.rows_per_update / algo.replay_ratio == run.env.num_envs * algo.horizon
     assert (algo.gamma, algo.lr, algo.max_grad_norm, algo.n_step) == (0.997, 1e-4, 80.0, 5)
     assert run.model.memory_size == 512
+    assert (algo.priority_alpha, algo.priority_beta, algo.priority_beta_end) == (0.9, 0.6, 0.6)
+    assert (algo.priority_eta, algo.value_rescale, algo.target_update_updates) == (0.9, 1e-3, 2500)
+    assert (algo.learning_starts, algo.learning_starts + algo.epsilon_steps) == (100_000, 1_000_000)
+    assert (algo.double, algo.loss, algo.reward_clip) == (True, "squared", "none")
 
 
 @pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo", "r2d1"])
