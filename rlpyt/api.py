@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
-from rlpyt import presets, saved
+from rlpyt import checkpoint, presets, saved
 from rlpyt.acting import open_agent
 from rlpyt.agent_making import ModelFactory, load_weights, make_agent
 from rlpyt.envs.make import describe, make
@@ -88,6 +88,12 @@ class TrainedAgent:
                 f"{', '.join(self._given)} was given to load, and a run goes on with the options "
                 "that it began with; load it without to learn on, or start a run with "
                 "init_from=its folder"
+            )
+        if self._older:
+            raise UsageError(
+                f"this agent is of {self.env_steps:,} env steps, and its run went on from there; "
+                "load the run's folder to learn on from its newest checkpoint, or start a run with "
+                "init_from=this checkpoint"
             )
         if self.folder is None:
             if env_steps is not None:
@@ -204,6 +210,7 @@ class TrainedAgent:
         self._weights: dict[str, Any] | None = None
         self._saved: dict[str, Any] = {}
         self._given: list[str] = []  # options other than its run's
+        self._older = False  # of a checkpoint that its run has left behind
 
     def _state(self) -> dict[str, Any]:
         """The agent's weights and normalizers; new ones where nothing was learned yet."""
@@ -332,6 +339,8 @@ def load(
     agent._set(with_options(run, given), model)
     agent.env_steps, agent.folder = found.env_steps, found.folder
     agent._weights, agent._saved, agent._given = found.weights, found.spaces, list(given)
+    if found.folder is not None and (best or found.folder != Path(path)):
+        agent._older = found.env_steps < checkpoint.steps(found.folder / "checkpoints")
     return agent
 
 

@@ -76,6 +76,16 @@ def test_an_agent_that_was_loaded_with_other_options_does_not_learn_on_without_t
     assert load(agent.folder, device=None).learn(100, mode="quiet").env_steps > agent.env_steps
 
 
+def test_an_agent_of_a_checkpoint_that_its_run_left_behind_does_not_learn_on_as_another():
+    agent = short()
+    agent.learn(200, mode="quiet")
+    older, newest = sorted((agent.folder / "checkpoints").glob("0*"))
+    assert load(older).env_steps < load(newest).env_steps == agent.env_steps
+    with pytest.raises(UsageError, match="init_from=this checkpoint"):
+        load(older).learn(10_000, mode="quiet")
+    assert load(newest).learn(100, mode="quiet").env_steps > agent.env_steps
+
+
 def test_options_are_given_flat_and_by_any_accepted_name():
     agent = PPO("CartPole-v1", learning_rate=0.5, n_envs=3, hidden_sizes=[8], memory="gru")
     assert (agent.run.algo.lr, agent.run.env.num_envs) == (0.5, 3)
