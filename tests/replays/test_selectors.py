@@ -152,19 +152,20 @@ def test_weights_are_those_of_the_paper_over_their_maximum(beta: float):
     assert drawn.weights.max() == 1 and drawn.weights.min() > 0
 
 
-def test_what_is_new_gets_the_largest_priority_that_there_has_been():
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_what_is_new_gets_the_largest_priority_that_there_has_been(alpha: float):
     ring, blocks = filled(20)
-    selector = Prioritized(ring, 2, ONE, 1.0)
+    selector = Prioritized(ring, 2, ONE, alpha)
     before = leaves_of(selector)
     assert set(before.values()) == {1.0}
     some = Drawn(*(x[:2] for x in of_all(ring, blocks)[:2]), None)
     selector.update(some, np.array([3.7, 0.5]))
     write(blocks[0], 4)
     new = leaves_of(selector).keys() - before.keys()
-    assert {leaves_of(selector)[item] for item in new} == {3.7}
+    assert {leaves_of(selector)[item] for item in new} == {3.7**alpha}
     selector.update(some, np.array([0.1, 0.1]))  # it never falls
     write(blocks[0], 4)
-    assert max(leaves_of(selector).values()) == 3.7 == selector.largest
+    assert max(leaves_of(selector).values()) == 3.7**alpha and selector.largest == 3.7
 
 
 def test_the_only_item_with_a_priority_is_the_one_that_is_drawn():
