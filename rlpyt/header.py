@@ -135,6 +135,8 @@ def _learning(run: Run, ranks: int) -> list[str]:
             f"{updates // ranks:,} updates of {steps:,} steps; raise --env-steps or "
             "--replay-ratio, or lower --policy-delay"
         )
+    else:
+        lines += _target(run, updates // ranks)
     if algo.learning_starts > held:
         lines.append(
             f"learning starts at {algo.learning_starts:,} steps, and the replay holds the newest "
@@ -142,3 +144,22 @@ def _learning(run: Run, ranks: int) -> list[str]:
             "raise --replay-size"
         )
     return lines
+
+
+def _target(run: Run, updates: int) -> list[str]:
+    """Where the target network is at the end hardly another than at the beginning."""
+    algo = run.algo
+    assert isinstance(algo, ReplayOptions)
+    if getattr(run.model, "batch_norm", False):  # without target networks
+        return []
+    times = updates // algo.target_update_updates
+    share = 1 - (1 - algo.target_tau) ** times
+    if share >= 0.5:
+        return []
+    what = "stays as it began" if not times else f"moves {share:.0%} of its way in all the run"
+    line = (
+        f"the target network {what}: it follows by --target-tau {algo.target_tau:g} every "
+        f"{algo.target_update_updates:,} updates, and the run makes {updates:,}; lower "
+        f"--target-update-updates{', or raise --target-tau' if times else ''}"
+    )
+    return [line]

@@ -10,7 +10,15 @@ import pytest
 from gymnasium import spaces
 from small_parts import ChanceEnv
 
-from rlpyt.algos.options import A2COptions, DQNOptions, R2D1Options, ReplayOptions, TD3Options
+from rlpyt.algos.options import (
+    A2COptions,
+    DQNOptions,
+    QValueOptions,
+    R2D1Options,
+    ReplayOptions,
+    SACOptions,
+    TD3Options,
+)
 from rlpyt.build import build
 from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
@@ -41,7 +49,7 @@ def run_of(algo: Any, num_envs: int, env_steps: int, runs: Path) -> Run:
     replays = isinstance(algo, ReplayOptions)
     model = QNetworkOptions(hidden_sizes=(8,), memory=memory, memory_size=8)
     loop = LoopOptions(env_steps=env_steps, seed=0, runs=str(runs), eval_episodes=0)
-    if isinstance(algo, TD3Options):
+    if isinstance(algo, QValueOptions):
         env = EnvOptions(endless_numbers, num_envs=num_envs)
         return Run(env, algo, ActorQOptions(hidden_sizes=(8,)), loop)
     env = EnvOptions(endless, num_envs=num_envs)
@@ -105,6 +113,35 @@ def test_learning_starts_beyond_what_the_replay_holds_is_said_and_learns_all_the
     updates, shown = trained(run_of(algo, 4, 600, tmp_path), capsys)
     assert updates == algo.updates(4, 600) > 0
     assert ("the replay holds the newest 400 rows" in shown) == said
+
+
+@pytest.mark.parametrize(
+    ("every", "tau", "says"),
+    [
+        (10, 1.0, ""),
+        (11, 1.0, "stays as it began: it follows by --target-tau 1 every 11 updates"),
+        (1, 0.05, "moves 40% of its way in all the run: it follows by --target-tau 0.05 every 1"),
+        (1, 0.07, ""),
+    ],
+)
+def test_a_target_network_that_hardly_moves_is_said(
+    every: int, tau: float, says: str, tmp_path: Path
+) -> None:
+    """Of ten updates: a small tau beside an interval made for copies, or one longer than all."""
+    algo = dataclasses.replace(DQN, target_update_updates=every, target_tau=tau)
+    run = run_of(algo, 1, 370, tmp_path)
+    found = [x for x in header(run, build(run), RunFolder(tmp_path)) if "target network" in x]
+    assert (says in found[0]) if says else not found
+    assert not found or "updates, and the run makes 10; lower --target-update-updates" in found[0]
+
+
+def test_critics_without_target_networks_are_told_nothing_of_them(tmp_path: Path) -> None:
+    algo = SACOptions(learning_starts=50, batch_size=8, replay_ratio=8.0)
+    for batch_norm in (True, False):
+        run = run_of(algo, 1, 60, tmp_path)
+        run = dataclasses.replace(run, model=dataclasses.replace(run.model, batch_norm=batch_norm))
+        lines = header(run, build(run), RunFolder(tmp_path))
+        assert any("target network" in line for line in lines) != batch_norm
 
 
 @pytest.mark.parametrize(("horizon", "said"), [(125, False), (126, True)])

@@ -231,6 +231,17 @@ def test_an_update_of_an_item_that_was_overwritten_is_ignored():
     assert nine and nine < set(items_of(half))
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_an_item_that_the_newest_row_overwrote_takes_no_priority(rows: int):
+    ring, (environments,) = filled(60, ending=0, horizon=1, num_envs=2)
+    selector, rng = Prioritized(ring, 2, ONE, 1.0), np.random.default_rng(0)
+    everything = of_all(ring, [environments])
+    write(environments, rows)
+    selector.update(everything, np.full(len(everything.starts), 9.0))
+    drawn = set(items_of(selector.draw(ring.window(2000, 2), rng)))
+    assert drawn == set(usable([environments], 2, ONE)) == leaves_of(selector).keys()
+
+
 def test_a_priority_may_be_a_tensor_with_a_gradient_of_any_precision():
     ring, blocks = filled(20)
     everything = of_all(ring, blocks)
