@@ -91,7 +91,7 @@ def test_items_whose_trained_rows_are_all_dead_are_not_ready(make: Maker):
 @SELECTORS
 def test_every_live_item_is_drawn_and_no_other(make: Maker):
     ring, blocks = filled(100, ending=0.4, blocks=2)
-    for length, trained in ((2, ONE), (5, range(1, 4))):
+    for length, trained in ((2, ONE), (5, range(1, 4)), (6, range(3, 4))):
         selector, rng = make(ring, length, trained), np.random.default_rng(0)
         window = ring.window(64, length)
         drawn = [item for _ in range(60) for item in items_of(selector.draw(window, rng))]
