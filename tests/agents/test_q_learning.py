@@ -23,8 +23,10 @@ from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.errors import UsageError
 from rlpyt.functional.q_values import masked_q
 from rlpyt.models.options import QNetworkOptions
+from rlpyt.noise import ACTION_NOISE, Noise
 from rlpyt.policy import Policy
-from rlpyt.rows import Inputs
+from rlpyt.rows import Inputs, Window, example_row
+from rlpyt.samplers.sampler import Sampler
 
 LARGEST = 1 - 2.0**-24  # of the uniform numbers that noise and torch draw
 
@@ -131,6 +133,44 @@ def test_the_draws_of_a_window_are_those_of_its_rows_one_at_a_time(name, horizon
             drawn = random_action(row[:, 1], ACTIONS, None)
             greedy = agent.returns.value(z).argmax(-1)
             assert torch.equal(found, torch.where(row[:, 0] < epsilon, drawn, greedy))
+
+
+class Still:
+    """Environments in which nothing happens, in groups."""
+
+    def __init__(self, *ends: int) -> None:
+        begins = (0, *ends[:-1])
+        self.spec, self.num_envs = spec(), ends[-1]
+        self.groups = tuple(slice(a, b) for a, b in zip(begins, ends, strict=True))
+
+    def send(self, row: Any, next_row: Any, group: int = 0) -> None:
+        next_row.first[:] = False
+
+    def recv(self, row: Any, group: int = 0) -> tuple[()]:
+        return ()
+
+
+def test_each_environment_explores_by_its_own_epsilon_whoever_answers_it():
+    """All at once, in groups that take turns, or a part of them in a process of its own."""
+    options = DQNOptions(epsilon_ladder="apex", learning_starts=0, epsilon_steps=0)
+    agent, rows = small_agent(options, num_envs=6), 200
+
+    def actions(envs: Any, columns: slice) -> np.ndarray:
+        window = Window(example_row(spec()), rows, 6, reads=agent.model.reads)
+        part = window if columns == slice(0, 6) else window.part(columns)
+        drawn = Noise(0, ACTION_NOISE, range(6)[columns], agent.uniforms, agent.normals)
+        Sampler(envs, agent, part, drawn).collect(rows, 1)
+        return window.rows.action[:-1, columns].copy()
+
+    every = slice(0, 6)
+    whole = actions(Still(6), every)
+    assert np.array_equal(actions(Still(2, 5, 6), every), whole)
+    for columns in (slice(0, 2), slice(2, 6)):
+        count = columns.stop - columns.start
+        assert np.array_equal(actions(Still(count), columns), whole[:, columns])
+    greedy = np.bincount(whole[:, -1]).argmax()
+    often = (whole != greedy).mean(0)
+    assert (np.diff(often) < 0).any() and often[0] > 0.2 > 0.01 > often[-1]
 
 
 def test_nothing_is_drawn_where_nobody_explores_and_no_layer_is_noisy():
