@@ -1,15 +1,10 @@
-"""Runs of a second, their fingerprints, and signals that strike at a given place in them.
-
-As a script: `small_runs.py SIGNAL PLACE N ...`, followed by a command line of rlpyt: before PLACE
-is entered for the N-th time, SIGNAL is sent to the process.
-"""
+"""Runs of a second, their fingerprints, and signals that strike at a given place in them."""
 
 import csv
 import dataclasses
 import hashlib
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +23,6 @@ from rlpyt.algos.options import (
     SACOptions,
     TD3Options,
 )
-from rlpyt.cli import main
 from rlpyt.envs.options import EnvOptions
 from rlpyt.logging.recorder import Recorder
 from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
@@ -263,9 +257,3 @@ def child(name: str, place: str, n: int, kind: str, runs: Path) -> None:
         training.resume(runs / "run", mode="quiet")
     else:
         training.train(make(kind, runs, name="run"), mode="quiet")
-
-
-if __name__ == "__main__":
-    name, place, n, *argv = sys.argv[1:]
-    strike(getattr(signal, name), place, int(n), setattr)
-    sys.exit(main(argv))

@@ -2,15 +2,14 @@
 
 import csv
 import json
-import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 import small_runs
+from forked import Command, start
 from small_runs import fingerprint, make, strike
 
 from rlpyt.checkpoint import load
@@ -36,32 +35,19 @@ TRAIN = [
 ]
 
 
-def command(number: str, place: str, n: int, *argv: str) -> subprocess.CompletedProcess:
-    """A command line of rlpyt in a new interpreter, struck by a signal."""
-    return subprocess.run(
-        [sys.executable, small_runs.__file__, number, place, str(n), *argv],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def command(number: signal.Signals, place: str, n: int, *argv: str) -> tuple[int, str, str]:
+    """Exit code and output of a command line of rlpyt, struck by a signal."""
+    with Command(*argv, before=partial(strike, number, place, n, setattr)) as process:
+        out, err = process.communicate(timeout=60)
+        return process.wait(0), out, err
 
 
-@pytest.fixture(scope="module")
-def child():
-    """Runs `small_runs.child` in a process of its own and gives its exit code."""
-    context = multiprocessing.get_context("forkserver")  # imports torch once for all of them
-    context.set_forkserver_preload(["small_runs"])
-
-    def run(*arguments):
-        process = context.Process(target=small_runs.child, args=arguments)
-        process.start()
-        process.join(60)
-        assert not process.is_alive()
-        return process.exitcode
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.path.dirname(small_runs.__file__))  # for the preload
-        yield run
+def child(*arguments):
+    """Run `small_runs.child` in a process of its own; its exit code."""
+    process = start(small_runs.child, *arguments)
+    process.join(60)
+    assert not process.is_alive()
+    return process.exitcode
 
 
 @pytest.fixture(scope="module")
@@ -146,13 +132,13 @@ def test_a_signal_during_the_last_evaluation_leaves_it_for_the_resumed_run(tmp_p
 
 def test_the_command_line_says_by_its_exit_code_how_it_ended(tmp_path):
     """R4: 130 with nothing to save, 75 and saved."""
-    early = command("SIGINT", "build", 1, *TRAIN)
-    assert early.returncode == 130, early.stderr
-    assert "interrupted before there was anything to save" in early.stderr
-    assert not (tmp_path / "runs").exists() and "Traceback" not in early.stderr
-    inside = command("SIGTERM", "collect", 200, *TRAIN)
-    assert inside.returncode == 75, inside.stderr
-    assert "terminated, saved; go on with: rlpyt resume runs/run" in inside.stdout
+    code, _, err = command(signal.SIGINT, "build", 1, *TRAIN)
+    assert code == 130, err
+    assert "interrupted before there was anything to save" in err
+    assert not (tmp_path / "runs").exists() and "Traceback" not in err
+    code, out, err = command(signal.SIGTERM, "collect", 200, *TRAIN)
+    assert code == 75, err
+    assert "terminated, saved; go on with: rlpyt resume runs/run" in out
 
 
 def test_interrupted_twice_and_resumed_by_the_command_line(tmp_path, monkeypatch, capsys):
@@ -176,7 +162,7 @@ def test_interrupted_twice_and_resumed_by_the_command_line(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     "kind", ["ppo", "lstm", "normalized", "appo-lstm", "rainbow", "r2d1", "sac-lstm"]
 )
-def test_a_run_killed_at_three_random_points_equals_one_that_was_not(kind, child, whole, tmp_path):
+def test_a_run_killed_at_three_random_points_equals_one_that_was_not(kind, whole, tmp_path):
     """F17, F18, B221, D2: while it collects, learns and saves, each time in a new process."""
     rng = random.Random(kind)
     folder, before = tmp_path / "run", 400

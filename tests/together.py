@@ -11,9 +11,11 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 import pytest
+from forked import Streams, become, start
 
 SECONDS = 90.0
 """Longer than any test needs: one that hangs fails, and leaves nobody."""
@@ -48,35 +50,12 @@ def ended(size: int, function: Callable[..., Any], *args: Any, **options: Any) -
 
     Args:
         options: `silent_seconds` as `ranks.Joined` takes it; `seconds` that all of it may take;
-            `near`: whether what is exchanged may go through memory.
+            `near`: whether what is exchanged may go through memory; `beat`: seconds between the
+            beats of a heart, by which every other wait is shorter as well.
     """
-    context = multiprocessing.get_context("spawn")
     seconds, port = options.pop("seconds", SECONDS), free_port()
-    pipes = [context.Pipe(duplex=False) for _ in range(size)]
-    processes = [
-        context.Process(
-            target=_rank, args=(rank, addresses(size, port), pipe, function, args, options)
-        )
-        for rank, (_, pipe) in enumerate(pipes)
-    ]
-    try:
-        for process, (_, pipe) in zip(processes, pipes, strict=True):
-            process.start()
-            pipe.close()
-        found = []
-        for process, (mine, _) in zip(processes, pipes, strict=True):
-            given, error = None, ""
-            if not mine.poll(seconds):
-                pytest.fail(f"{function.__name__} did not end in {seconds} s")
-            with contextlib.suppress(EOFError):
-                given, error = pickle.loads(mine.recv_bytes())
-            process.join(seconds)
-            found.append(Ended(given, error, process.exitcode))
-        return found
-    finally:
-        for process in processes:
-            if process.is_alive():
-                process.kill()
+    given = [{**addresses(size, port), "RANK": str(r), "LOCAL_RANK": str(r)} for r in range(size)]
+    return _ends(given, seconds, _rank, function, args, options)
 
 
 def in_ranks(size: int, function: Callable[..., Any], *args: Any, **options: Any) -> Sequence[Any]:
@@ -87,26 +66,74 @@ def in_ranks(size: int, function: Callable[..., Any], *args: Any, **options: Any
     return [x.given for x in found]
 
 
+def in_process(env: dict[str, str], function: Callable[..., Any], *args: Any) -> Ended:
+    """How `function(*args)` ends in a process with these variables, which joins nobody."""
+    return _ends([env], SECONDS, _call, function, args)[0]
+
+
+def _ends(given: Sequence[dict[str, str]], seconds: float, run: Any, *args: Any) -> list[Ended]:
+    """How `run(*args)` ends in processes with these variables beside those that are here."""
+    pipes = [multiprocessing.Pipe(duplex=False) for _ in given]
+    processes: list[BaseProcess] = []
+    try:
+        for env, (_, pipe) in zip(given, pipes, strict=True):
+            started = start(run, {**os.environ, **env}, pipe, Streams(), *args)
+            processes.append(started)
+            pipe.close()
+        found = []
+        for process, (mine, _) in zip(processes, pipes, strict=True):
+            value, error = None, ""
+            if not mine.poll(seconds):
+                pytest.fail(f"{args[0].__name__} did not end in {seconds} s")
+            with contextlib.suppress(EOFError):
+                value, error = pickle.loads(mine.recv_bytes())
+            process.join(seconds)
+            found.append(Ended(value, error, process.exitcode))
+        return found
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+
+
+def _call(
+    env: dict[str, str], pipe: Connection, _: Streams, function: Callable[..., Any], args: Any
+) -> None:
+    """Tell what a function gives, or the traceback of what it raises."""
+    become(env)
+    code = 0
+    try:
+        pipe.send_bytes(pickle.dumps((function(*args), "")))
+    except BaseException:
+        pipe.send_bytes(pickle.dumps((None, traceback.format_exc())))
+        code = 1
+    pipe.close()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def _rank(
-    rank: int,
     env: dict[str, str],
     pipe: Connection,
+    _: Streams,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> None:
-    os.environ |= {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-    sys.path.insert(0, os.path.dirname(__file__))
+    become(env)
     import torch
 
-    from rlpyt.ranks import meeting, nearby
-    from rlpyt.ranks.joined import Joined
+    from rlpyt.ranks import hearts, joined, meeting, nearby
 
     torch.set_num_threads(1)
     if not options.pop("near", True):
         nearby.machine = lambda: None
+    if beat := options.pop("beat", None):
+        shorter = beat / hearts.BEAT_SECONDS
+        vars(hearts)["BEAT_SECONDS"] = vars(joined)["BEAT_SECONDS"] = beat
+        vars(hearts)["END_SECONDS"] = hearts.END_SECONDS * shorter
     if options:
-        meeting._joined = Joined(**options)
+        meeting._joined = joined.Joined(**options)
     code = 0
     try:
         with meeting.together():

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from forked import Command
 
 from rlpyt.cli import main
 
@@ -20,11 +21,6 @@ FIELDS |= {"steps_per_second", "train_return", "eval_return", "eval_episodes"}
 def the_run() -> Path:
     (found,) = Path("runs").iterdir()
     return found
-
-
-def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "rlpyt", *arguments]
-    return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, **more)
 
 
 def test_json_is_one_object_alone_on_stdout(capfd):
@@ -136,14 +132,14 @@ def test_mistakes_exit_with_2_and_one_message(arguments, message, capsys):
 )
 def test_a_stopped_run_is_saved_and_says_how_to_go_on(number, code, status):
     length = ["--env-steps", "10M", "--log-interval", "1k"]
-    process = start("train", "a2c", "--env", "CartPole-v1", "--seed", "1", *length)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if any(len(x.read_text().splitlines()) > 1 for x in Path().glob("runs/*/progress.csv")):
-            break
-        time.sleep(0.05)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    with Command("train", "a2c", "--env", "CartPole-v1", "--seed", "1", *length) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if any(len(x.read_text().splitlines()) > 1 for x in Path().glob("runs/*/progress.csv")):
+                break
+            time.sleep(0.05)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == code, err
     assert f"rlpyt resume {the_run()}" in out
     assert json.loads((the_run() / "run.json").read_text())["status"] == status
@@ -171,10 +167,16 @@ def test_a_list_may_be_cut_by_head():
 def test_home_display_and_terminal_are_not_needed():
     bare = {"PATH": os.environ["PATH"], "HOME": "/proc/nowhere", "TERM": "dumb"}
     bare |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    process = start("train", "a2c", *SHORT, env=bare, stdin=subprocess.DEVNULL)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "eval" in out
+    done = subprocess.run(
+        [sys.executable, "-m", "rlpyt", "train", "a2c", *SHORT],
+        env=bare,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "eval" in done.stdout
 
 
 def test_an_environments_fault_is_one_message_and_1(capsys):

@@ -16,7 +16,7 @@ import pytest
 
 from rlpyt import checkpoint
 
-SILENT = 6
+SILENT = 4
 
 
 def ip(*arguments: str, netns: str | None = None) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from together import addresses, ended, free_port, in_ranks
+from together import addresses, ended, free_port, in_process, in_ranks
 
+from rlpyt.cli import main
 from rlpyt.errors import StopAsked
-from rlpyt.ranks import Ranks, world
+from rlpyt.ranks import Ranks, joined, world
 from rlpyt.stopping import StopSignal
 
 
@@ -98,7 +99,7 @@ def exchange_unlike() -> None:
 
 
 def test_numbers_that_are_not_as_many_on_every_rank_are_no_sum() -> None:
-    for end in ended(2, exchange_unlike):
+    for end in ended(2, exchange_unlike, beat=0.5):
         assert "ranks exchange unlike numbers ([8, 16] bytes, by rank)" in end.error
 
 
@@ -157,7 +158,7 @@ def test_who_waits_is_told_what_another_one_failed_of(near: bool) -> None:
 
 @pytest.mark.parametrize("near", [True, False])
 def test_who_waits_is_told_of_one_that_was_killed(near: bool) -> None:
-    first, second = ended(2, fail_at_second, "killed", near=near)
+    first, second = ended(2, fail_at_second, "killed", near=near, beat=0.5)
     assert "RankError: rank 1 is gone without a word" in first.error
     assert second.code == -signal.SIGKILL
 
@@ -198,16 +199,18 @@ def test_what_one_rank_was_asked_to_leave_is_no_failure_of_the_others() -> None:
 
 def test_nobody_waits_for_a_rank_that_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     """F30: it is stopped, not ended: its connections stay open, and no sum fails."""
-    context_stopped = ended(3, stop_second, silent_seconds=4.0)
-    assert [x.code for x in context_stopped] == [1, -signal.SIGKILL, 1]
+    stopped = ended(3, stop_second, silent_seconds=2.0, beat=0.5)
+    assert [x.code for x in stopped] == [1, -signal.SIGKILL, 1]
     said = capfd.readouterr().err
-    assert "rank 0 ends: rank 1 has not answered for 4 s" in said
+    assert "rank 0 ends: rank 1 has not answered for 2 s" in said
 
 
 def stop_second() -> None:
-    """Another process kills the stopped one in the end, so that the test can see its end."""
+    """Another process kills the stopped one when the others are gone, so that it has an end."""
+    first, own, third = world().gather(os.getpid())
     if world().rank == 1:
-        subprocess.Popen(["sh", "-c", f"sleep 20; kill -9 {os.getpid()}"])
+        alive = f"kill -0 {first} 2>/dev/null || kill -0 {third} 2>/dev/null"
+        subprocess.Popen(["sh", "-c", f"while {alive}; do sleep 0.1; done; kill -9 {own}"])
         os.kill(os.getpid(), signal.SIGSTOP)
     world().sum_(torch.ones(1))
     time.sleep(60)
@@ -215,13 +218,13 @@ def stop_second() -> None:
 
 def made_late() -> float:
     begun = time.monotonic()
-    world().from_first(lambda: time.sleep(6))
+    world().from_first(lambda: time.sleep(3))
     return time.monotonic() - begun
 
 
 def test_what_the_first_makes_may_take_longer_than_a_silence() -> None:
     """An evaluation, say: its heart beats meanwhile."""
-    assert min(in_ranks(2, made_late, silent_seconds=4.0)) > 5.9
+    assert min(in_ranks(2, made_late, silent_seconds=2.0, beat=0.5)) > 2.9
 
 
 def fail_at_first() -> None:
@@ -232,7 +235,7 @@ def fail_at_first() -> None:
 
 
 def test_what_the_first_fails_to_make_ends_all() -> None:
-    first, second = ended(2, fail_at_first)
+    first, second = ended(2, fail_at_first, beat=0.5)
     assert "No space left" in first.error
     assert "RankError: rank 0" in second.error and "No space left" in second.error
 
@@ -247,13 +250,19 @@ def test_what_the_first_fails_to_make_ends_all() -> None:
         ({"MASTER_PORT": "99999"}, ["MASTER_PORT=99999", "at most 65535"]),
     ],
 )
-def test_a_half_made_world_is_refused(changes: dict[str, str | None], words: list[str]) -> None:
+def test_a_half_made_world_is_refused(
+    changes: dict[str, str | None],
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     given = {**addresses(2, free_port()), "RANK": "0", **changes}
-    env = {name: x for name, x in ({**os.environ, **given}).items() if x is not None}
-    command = [sys.executable, "-m", "rlpyt", "train", "ppo", "--env", "CartPole-v1"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert all(word in done.stderr for word in words), done.stderr
+    for name, text in given.items():
+        if text is not None:
+            monkeypatch.setenv(name, text)
+    assert main(["train", "ppo", "--env", "CartPole-v1"]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
 
 
 def test_a_mistake_of_one_rank_alone_is_told_by_it() -> None:
@@ -282,19 +291,17 @@ def test_a_second_process_of_a_rank_is_refused_and_the_first_goes_on() -> None:
 def test_a_port_of_something_else_is_told_of() -> None:
     """A server takes connections there and says nothing: PyTorch would wait for ever."""
     with socket.create_server(("127.0.0.1", 0)) as other:
-        code = "from rlpyt.ranks.joined import Joined; Joined(silent_seconds=1.0)"
-        env = {**os.environ, **addresses(2, other.getsockname()[1]), "RANK": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
-        )
-    assert "UsageError" in done.stderr and "2 ranks did not meet there" in done.stderr
+        env = {**addresses(2, other.getsockname()[1]), "RANK": "1"}
+        error = in_process(env, come_soon).error
+    assert "UsageError" in error and "2 ranks did not meet there" in error
+
+
+def come_soon() -> None:
+    vars(joined)["BEAT_SECONDS"] = 0.5
+    joined.Joined(silent_seconds=1.0)
 
 
 def test_ranks_that_do_not_come_are_named() -> None:
-    code = "from rlpyt.ranks.joined import Joined; Joined(meet_seconds=2.0)"
-    env = {**os.environ, **addresses(3, free_port()), "RANK": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
-    )
-    assert "UsageError" in done.stderr
-    assert "rank 1, rank 2 did not come in 2 s" in done.stderr
+    error = in_process({**addresses(3, free_port()), "RANK": "0"}, joined.Joined, 60.0, 1.0).error
+    assert "UsageError" in error
+    assert "rank 1, rank 2 did not come in 1 s" in error

@@ -1,16 +1,12 @@
 """An environment of this process that does not return ends it, with code 1 and its stacks."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from forked import Command
 from small_sampling import outcome_of
 from toys import CountEnv
 
@@ -19,6 +15,7 @@ from rlpyt.cli import main
 from rlpyt.envs.make import describe
 from rlpyt.envs.options import EnvOptions
 from rlpyt.noise import ResetSeeds
+from rlpyt.processes import wait
 from rlpyt.processes.stacks import is_stopped
 from rlpyt.rows import example_row
 from rlpyt.storage import zeros
@@ -36,18 +33,13 @@ TRAIN += ["--checkpoint-interval", "100", "--env-step-timeout", "0.5"]
 def test_a_hung_environment_of_a_command_ends_it(how, named, tmp_path):
     """F7, serial: also where a loop in C holds the interpreter's lock, then without its name."""
     given = ["--env-kwargs", "column=2", "k=150", f"how={how}", f"once={tmp_path / 'once'}"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "rlpyt", "train", *TRAIN, *given],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-    )
-    assert ran.returncode == 1, ran.stderr
-    assert "in misbehave" in ran.stderr  # the stacks
+    with Command("train", *TRAIN, *given) as process:
+        _, shown = process.communicate(timeout=100)
+    assert process.returncode == 1, shown
+    assert "in misbehave" in shown  # the stacks
     if named:
-        assert "environment 2 did not return for 0.5" in ran.stderr
-        assert "rlpyt resume runs/run" in ran.stderr
+        assert "environment 2 did not return for 0.5" in shown
+        assert "rlpyt resume runs/run" in shown
         assert "in misbehave" in (tmp_path / "runs" / "run" / "stacks" / "main.txt").read_text()
     resumed = resume(tmp_path / "runs" / "run", mode="quiet")
     assert resumed.status == "finished"  # from the newest checkpoint
@@ -67,17 +59,10 @@ def test_a_constructor_that_hangs_in_this_process_ends_the_command(how, sampler,
         assert "--start-timeout" in shown
 
 
-@contextmanager
-def running(*more: str) -> Iterator[subprocess.Popen[str]]:
+def running(*more: str, before: Callable[[], object] | None = None) -> Command:
     pairs = zip(TRAIN[1::2], TRAIN[2::2], strict=True)
     base = [x for name, value in pairs if name not in more for x in (name, value)]
-    given = [sys.executable, "-m", "rlpyt", "train", TRAIN[0], *base, *more]
-    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    with subprocess.Popen(given, stderr=subprocess.PIPE, text=True, env=path) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return Command("train", TRAIN[0], *base, *more, before=before)
 
 
 def await_(ready: Callable[[], object]) -> None:
@@ -91,12 +76,12 @@ def await_(ready: Callable[[], object]) -> None:
 def test_time_in_which_a_run_was_suspended_is_none_of_a_call(sampler, number, tmp_path):
     """Ctrl-Z, or a scheduler that suspends a job, for longer than any call may take."""
     given = ["--env", "small_workers:Slow", "--env-kwargs", "slow=2", "delay=0.02"]
-    given += ["--sampler", sampler, "--env-step-timeout", "2"]
+    given += ["--sampler", sampler, "--env-step-timeout", "1", "--env-steps", "400"]
     with running(*given) as process:
         await_(lambda: (tmp_path / "runs" / "run" / "checkpoints").exists())
         process.send_signal(getattr(signal, number))
         await_(lambda: is_stopped(process.pid))
-        time.sleep(2.0 + 3.0)
+        time.sleep(1.0 + 2.5)
         process.send_signal(signal.SIGCONT)
         _, shown = process.communicate(timeout=60)
     assert process.returncode == 0, shown
@@ -104,11 +89,15 @@ def test_time_in_which_a_run_was_suspended_is_none_of_a_call(sampler, number, tm
 
 def test_a_hung_step_after_ctrl_c_ends_the_run_with_the_code_of_the_signal(tmp_path):
     given = ["--env-kwargs", "column=2", "k=150", "how=sleep", f"once={tmp_path / 'once'}"]
-    with running(*given, "--env-step-timeout", "100") as process:
+    with running(*given, "--env-step-timeout", "100", before=hurry) as process:
         await_((tmp_path / "once").exists)
         process.send_signal(signal.SIGINT)
         _, shown = process.communicate(timeout=60)
     assert process.returncode == 130 and "environment 2 did not return" in shown
+
+
+def hurry() -> None:
+    vars(watchdog)["GRACE"] = vars(wait)["GRACE"] = 1.0
 
 
 def test_control_a_slow_environment_and_a_slow_learner_are_no_hang(monkeypatch):
