@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -100,6 +101,41 @@ def loaded_by(program: str) -> set[str]:
     return set(done.stdout.rpartition("\nLOADED")[2].split())
 
 
+# Of each line that it reads, it tells what a copy of it loads that runs that line.
+COPIES = f"""
+import os, sys, traceback
+try: {TYRO}
+except SystemExit: pass
+before = set(sys.modules)
+for program in sys.stdin:
+    if not os.fork():
+        try: exec(program)
+        except SystemExit: pass
+        except BaseException: print(traceback.format_exc())
+        print("\\nLOADED", *sorted(set(sys.modules) - before), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def beside_tyro() -> Iterator[Callable[[str], set[str]]]:
+    """Gives what a program of one line loads where tyro has printed the help of one option."""
+    with subprocess.Popen([sys.executable, "-c", COPIES], stdin=-1, stdout=-1, text=True) as copied:
+        told, asked = copied.stdout, copied.stdin
+        assert told is not None and asked is not None
+
+        def loaded(program: str) -> set[str]:
+            print(program, file=asked, flush=True)
+            lines: list[str] = []
+            while not lines or not lines[-1].startswith("LOADED"):
+                lines.append(told.readline())
+                assert lines[-1] and "Traceback" not in lines[-1], lines
+            return set(lines[-1].split()[1:])
+
+        yield loaded
+
+
 def help_program(arguments: list[str]) -> str:
     return f"from rlpyt.cli import main; main({[*arguments, '--help']})"
 
@@ -129,9 +165,9 @@ def test_the_main_help_loads_the_standard_library_alone_and_little_of_it(bare):
 
 
 @pytest.mark.parametrize("arguments", COMMANDS[1:] + IN_AN_ENVIRONMENT, ids=" ".join)
-def test_help_of_a_command_loads_little_beside_tyro(arguments, tyro):
+def test_help_of_a_command_loads_little_beside_tyro(arguments, beside_tyro):
     """No torch, numpy, gymnasium or rich: no package at all that tyro itself does not load."""
-    more = loaded_by(help_program(arguments)) - tyro
+    more = beside_tyro(help_program(arguments))
     assert not foreign(more)
     ours = {name for name in more if name.startswith("rlpyt")}
     assert len(ours) < 50, sorted(ours)
@@ -144,11 +180,13 @@ def test_importing_the_package_and_its_presets_loads_no_package_but_tyro(tyro):
 
 
 @pytest.mark.parametrize("heavy", ["numpy", "gymnasium", "rich.console"])
-def test_a_heavy_import_would_be_found(heavy, bare, tyro):
+def test_a_heavy_import_would_be_found(heavy, bare, tyro, beside_tyro):
     """The tests above can fail."""
     more = loaded_by(f"import {heavy}; {help_program([])}")
     assert foreign(more - bare) >= {heavy.partition(".")[0]}
     assert foreign(more - tyro) >= {heavy.partition(".")[0]}
+    more = beside_tyro(f"import {heavy}; {help_program(['train'])}")
+    assert foreign(more) >= {heavy.partition(".")[0]}
 
 
 def test_main_help_names_every_command(capsys):
