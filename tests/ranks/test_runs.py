@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import warnings
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -39,35 +41,39 @@ def run_of(kind: str, runs: Path, ranks: int = 2, **loop: Any) -> Run:
     return dataclasses.replace(run, env=env, algo=algo)
 
 
-def train(kinds: Sequence[str], runs: Path, windows: int | None = None) -> list[str]:
-    """Train each kind; asked to end by a signal of the second rank after so many windows."""
+def train(kinds: Sequence[str], runs: Path, stop: float = inf, **loop: Any) -> list[str]:
+    """Train each kind; asked to end by a signal of the second rank after so many steps of all."""
+
+    def on_window(runner: Runner) -> bool:
+        if runner.episodes.env_steps >= stop and not world().first:
+            runner.stop.name = "interrupted"
+        return False
+
     ends = []
     for kind in kinds:
-        count = iter(range(1, 10**6))
-
-        def on_window(runner: Runner, count: Any = count) -> bool:
-            if next(count) == windows and not world().first:
-                runner.stop.name = "interrupted"
-            return False
-
-        run = run_of(kind, runs)
+        run = run_of(kind, runs, **loop)
         ends.append(training.train(run, hooks=Hooks(on_window=on_window), mode="quiet").status)
     return ends
 
 
-def resume(kinds: Sequence[str], runs: Path) -> list[str]:
-    return [training.resume(runs / kind, mode="quiet").status for kind in kinds]
+def whole_and_in_two(whole: Path, cut: Path) -> tuple[list[str], ...]:
+    """How runs of each kind end: those that nothing stops, those that stop, and these resumed."""
+    short: dict[str, Any] = {"env_steps": 1200, "eval_max_steps": 100}
+    first, stopped = train(KINDS, whole, **short), train(KINDS, cut, 600, **short)
+    if world().first:
+        shutil.copytree(cut, cut.with_name("stopped"))
+    world().totals(1.0)  # the second waits for that
+    return first, stopped, [training.resume(cut / kind, mode="quiet").status for kind in KINDS]
 
 
 def test_a_resumed_run_of_two_ranks_equals_one_that_never_stopped(tmp_path: Path) -> None:
     """Also where only one of them had the signal: both end after the same window."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert in_ranks(2, train, KINDS, whole, seconds=200) == [["finished"] * len(KINDS)] * 2
-    assert in_ranks(2, train, KINDS, cut, 7, seconds=200) == [["interrupted"] * len(KINDS)] * 2
-    stopped = {kind: fingerprint(cut / kind) for kind in KINDS}
-    assert in_ranks(2, resume, KINDS, cut, seconds=200) == [["finished"] * len(KINDS)] * 2
+    ends = [[end] * len(KINDS) for end in ("finished", "interrupted", "finished")]
+    assert in_ranks(2, whole_and_in_two, whole, cut, seconds=200) == [tuple(ends)] * 2
     for kind in KINDS:
-        assert fingerprint(cut / kind) == fingerprint(whole / kind) != stopped[kind], kind
+        stopped = fingerprint(tmp_path / "stopped" / kind)
+        assert fingerprint(cut / kind) == fingerprint(whole / kind) != stopped, kind
 
 
 def agent_of(folder: Path) -> dict[str, torch.Tensor]:
@@ -145,7 +151,7 @@ def first_rows(runs: Path) -> dict[str, Any]:
 
 def test_all_ranks_go_on_from_a_checkpoint_that_is_whole_on_all(tmp_path: Path) -> None:
     """The newest one's replay is damaged on the second rank alone."""
-    in_ranks(2, train, ["dqn"], tmp_path, 40)
+    in_ranks(2, train, ["dqn"], tmp_path, 640)
     newest, before = checkpoint.names(tmp_path / "dqn" / "checkpoints")[:2]
     last = max((tmp_path / "dqn" / "replay-rank-1").iterdir(), key=lambda x: x.stat().st_mtime)
     last.write_bytes(last.read_bytes()[:-1] + b"x")
