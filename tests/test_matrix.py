@@ -46,17 +46,18 @@ AXES = (
 
 def covering(axes: tuple[tuple[str, ...], ...]) -> list[tuple[str, ...]]:
     """Cells such that every two values of different axes meet in one of them, chosen greedily."""
+    cells, bits = list(product(*axes)), {}  # one bit for every two values
 
-    def pairs(cell: tuple[str, ...]) -> set[Any]:
-        return set(combinations(enumerate(cell), 2))
+    def bit(pair: Any) -> int:
+        return bits.setdefault(pair, 1 << len(bits))
 
-    cells = list(product(*axes))
-    missing = set().union(*map(pairs, cells))
+    pairs = [sum(map(bit, combinations(enumerate(cell), 2))) for cell in cells]
+    missing = sum(bits.values())
     chosen = []
     while missing:
-        cell = max(cells, key=lambda c: len(pairs(c) & missing))
-        chosen.append(cell)
-        missing -= pairs(cell)
+        best = max(range(len(cells)), key=lambda i: (pairs[i] & missing).bit_count())
+        chosen.append(cells[best])
+        missing &= ~pairs[best]
     return chosen
 
 

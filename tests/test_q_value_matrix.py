@@ -148,6 +148,7 @@ def test_every_cell_trains_to_finite_numbers(cell):
         precision=precision,
         normalize_observation=reading == "normalized",
         prioritized=draws == "prioritized",
+        replay_ratio=3.0,
         **(CHOICE_VALUES if discrete else VALUES)[values],
     )
     learning: Any = parts.algorithm
@@ -318,7 +319,7 @@ def test_a_run_twice_is_the_same_run(algo):
 @pytest.mark.parametrize("memory", ["lstm", "gru", "none"])
 def test_recurrent_runs_begin_at_the_command_line(algo, memory, tmp_path):
     """Position-only Pendulum, by the preset for memory tasks; then they are loaded and play."""
-    short = "--env-steps 400 --learning-starts 200 --replay-size 2k --eval-episodes 1 --quiet"
+    short = "--env-steps 260 --learning-starts 200 --replay-size 2k --eval-episodes 1 --quiet"
     where = f"--env rlpyt/PendulumPositions-v0 --seed 0 --runs {tmp_path} --name run"
     command = f"train {algo} {where} {short} --memory {memory} --eval-max-steps 40"
     assert main(command.split()) == 0

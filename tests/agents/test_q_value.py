@@ -24,7 +24,7 @@ from small_actor import small_agent as small
 from stepping import in_process
 from torch import Tensor, nn
 
-from rlpyt.agents.continuous import DeterministicAgent, SquashedAgent, make_agent
+from rlpyt.agents.continuous import DeterministicAgent, make_agent
 from rlpyt.agents.q_value import Draw
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import DDPGOptions, SACOptions, TD3Options
@@ -206,18 +206,14 @@ def test_observations_are_normalized_on_reading():
     torch.testing.assert_close(agent.act(inputs[0], (), None)[0], expected[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "observation"),
-    [*((name, "vector") for name in ("td3", "d4pg", "sac", "tqc")), ("sac", "image")],
-)
-def test_a_compiled_update_is_the_eager_one_in_one_graph(name, observation, graphs):
-    """As `algos/learner.py` compiles it: loss and gradient together, one graph for each learner."""
-    seen, model = None, {}
-    if observation == "image":
-        seen, model = pixels(10, 10, 4), {"encoder": "minatar"}
-    found = []
+def test_a_compiled_update_of_images_is_the_eager_one_in_one_graph(graphs):
+    """As `algos/learner.py` compiles it: loss and gradient together, one graph for each learner.
+
+    Of vectors, and of every kind of values, `algos/test_compiled_q_value.py` shows it.
+    """
+    seen, found = pixels(10, 10, 4), []
     for compile in (False, True):
-        agent = small(ALGOS[name], observation=seen, **model)
+        agent = small(ALGOS["sac"], observation=seen, encoder="minatar")
         rows = chance_inputs(agent, 1, 16, observation=seen)
         action, noise = chance_action(agent, 1, 16), torch.ones(1, 16, *SHAPE)
 
@@ -227,10 +223,7 @@ def test_a_compiled_update_is_the_eager_one_in_one_graph(name, observation, grap
             return loss, loss.detach().view(1)
 
         def actor_loss(rows: Any, noise: Tensor, agent: Any = agent) -> tuple[Tensor, Tensor]:
-            if isinstance(agent, SquashedAgent):
-                chosen, extra, _ = agent.sample(rows, (), noise)
-            else:
-                chosen, extra = agent.action(rows, ())[0], torch.zeros(())
+            chosen, extra, _ = agent.sample(rows, (), noise)
             z, _ = agent.z(rows, (), chosen, True)
             loss = (0.1 * extra - agent.returns.value(z).mean(0)).mean()
             return loss, loss.detach().view(1)
