@@ -132,7 +132,6 @@ def test_every_cell_trains_to_finite_numbers(cell):
         precision=precision,
         normalize_observation=reading == "normalized",
         prioritized=draws == "prioritized",
-        replay_ratio=2.0,
         **VALUES[values],
     )
     learning: Any = parts.algorithm
@@ -146,7 +145,7 @@ def test_every_cell_trains_to_finite_numbers(cell):
         assert all(np.isfinite(float(value)) for value in metrics.values()), metrics
         steps += int((~window.rows.last[:-1]).sum())
     assert metrics["replay/rows"] == 80 and learning.learner.updates >= 3
-    assert "loss/gradient_norm" in metrics and metrics["replay/ratio"] == pytest.approx(2, rel=0.5)
+    assert "loss/gradient_norm" in metrics and metrics["replay/ratio"] == pytest.approx(4, rel=0.5)
     for old, now in zip(before, (learning.learner.parameters, learning.target), strict=True):
         assert now.vector.isfinite().all() and not now.vector.equal(old)
     assert {x.dtype for x in parts.agent.state_dict().values()} <= {
