@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from multiprocessing import forkserver, popen_forkserver, reduction
+from multiprocessing import forkserver, reduction
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -58,8 +58,7 @@ def start(target: Callable[..., object], *args: Any) -> BaseProcess:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), str(TESTS.parent)]))
         _server.set_forkserver_preload(PRELOADED)
         _server.ensure_running()
-        module: Any = popen_forkserver.forkserver
-        patch.setattr(module, "connect_to_new_process", _server.connect_to_new_process)
+        patch.setattr(forkserver, "connect_to_new_process", _server.connect_to_new_process)
         process = multiprocessing.get_context("forkserver").Process(target=target, args=args)
         process.start()
     return process

@@ -129,9 +129,10 @@ def _rank(
     if not options.pop("near", True):
         nearby.machine = lambda: None
     if beat := options.pop("beat", None):
-        shorter = beat / hearts.BEAT_SECONDS
-        vars(hearts)["BEAT_SECONDS"] = vars(joined)["BEAT_SECONDS"] = beat
-        vars(hearts)["END_SECONDS"] = hearts.END_SECONDS * shorter
+        own: Any = hearts
+        theirs: Any = joined
+        own.END_SECONDS *= beat / own.BEAT_SECONDS
+        own.BEAT_SECONDS = theirs.BEAT_SECONDS = beat
     if options:
         meeting._joined = joined.Joined(**options)
     code = 0

@@ -297,7 +297,8 @@ def test_a_port_of_something_else_is_told_of() -> None:
 
 
 def come_soon() -> None:
-    vars(joined)["BEAT_SECONDS"] = 0.5
+    module: Any = joined
+    module.BEAT_SECONDS = 0.5
     joined.Joined(silent_seconds=1.0)
 
 

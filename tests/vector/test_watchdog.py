@@ -97,7 +97,9 @@ def test_a_hung_step_after_ctrl_c_ends_the_run_with_the_code_of_the_signal(tmp_p
 
 
 def hurry() -> None:
-    vars(watchdog)["GRACE"] = vars(wait)["GRACE"] = 1.0
+    modules: tuple[Any, ...] = watchdog, wait
+    for module in modules:
+        module.GRACE = 1.0
 
 
 def test_control_a_slow_environment_and_a_slow_learner_are_no_hang(monkeypatch):
