@@ -25,8 +25,7 @@ def evaluated(
 
     Args:
         env_steps: at most.
-        goal: the run ends at the first evaluation that reaches it; above the test's mark, so that
-            one which reaches the mark by chance is not the end.
+        goal: the run ends at the first evaluation that reaches it; None: the last one counts.
         every: environment steps from one evaluation to the next.
     """
     run = presets.choose(algo, env)
@@ -55,19 +54,19 @@ def test_ppo_learns_cart_pole_in_100k_steps():
 
 
 def test_a2c_learns_cart_pole_in_200k_steps():
-    assert evaluated("a2c", "CartPole-v1", 200_000, goal=480.0, every=20_000) >= 450
+    assert evaluated("a2c", "CartPole-v1", 200_000) >= 450
 
 
 def test_impala_learns_cart_pole_in_200k_steps():
-    assert evaluated("impala", "CartPole-v1", 200_000, goal=480.0, every=20_000) >= 450
+    assert evaluated("impala", "CartPole-v1", 200_000) >= 450
 
 
 def test_appo_learns_cart_pole_in_100k_steps():
-    assert evaluated("appo", "CartPole-v1", 100_000, goal=490.0, every=10_000) >= 475
+    assert evaluated("appo", "CartPole-v1", 100_000) >= 475
 
 
 def test_with_an_lstm_ppo_balances_a_pole_whose_velocities_it_does_not_see():
-    assert evaluated("ppo", POSITIONS, 100_000, "lstm", goal=480.0, every=10_000) >= 450
+    assert evaluated("ppo", POSITIONS, 100_000, "lstm") >= 450
 
 
 def test_with_a_gru_it_reaches_as_much_within_100k_steps():
@@ -79,7 +78,7 @@ def test_its_memoryless_twin_cannot():
 
 
 def test_dqn_learns_cart_pole_in_50k_steps():
-    assert evaluated("dqn", "CartPole-v1", 50_000, goal=480.0, every=5000) >= 450
+    assert evaluated("dqn", "CartPole-v1", 50_000) >= 450
 
 
 def test_rainbow_reaches_as_much_within_50k_steps():
