@@ -105,6 +105,7 @@ class Opened:
             drawn,
             strict=self.run.sampler.strict,
             strict_bounds=self.run.env.strict_bounds,
+            finite=self.run.sampler.nan_policy != "ignore",
             check=check,
             threads=self._acting_threads(),
         )
@@ -121,16 +122,17 @@ class Opened:
         resolved, env = self.resolved, self.run.env
         groups = resolved.groups if seeds.role == noise.TRAINING_RESETS else 1
         count, training = window.num_envs, seeds.role == noise.TRAINING_RESETS
+        drop = training and self.run.sampler.nan_policy == "drop"
         if window.memory is None:
             how, watchdog = resolved.vectorization, self.home.watchdog
             with self.home.making() if training else nullcontext():
-                return environments(env, self.spec, count, seeds, how, groups, watchdog)
+                return environments(env, self.spec, count, seeds, how, groups, watchdog, drop)
         limits = self.run.sampler
         if not training:  # it fails as a whole, and is made anew
             limits = replace(limits, on_worker_failure="raise")
         staff = Hired(
             lambda: Processes(self.home.folder, preload=PRELOADED),
-            Making(env, self.spec, seeds, count, registered_here()),
+            Making(env, self.spec, seeds, count, drop, registered_here()),
             window.places,
             window.memory,
             min(resolved.workers, count),

@@ -75,7 +75,8 @@ class Plan:
         """The plan of a run, with what its script registered."""
         count = run.env.num_envs
         seeds = resolved.resets(TRAINING[0], count)
-        making = Making(run.env, spec, seeds, count, registered_here())
+        drop = run.sampler.nan_policy == "drop"
+        making = Making(run.env, spec, seeds, count, drop, registered_here())
         # Here, for the fork server's children have the environment variables that it began with.
         address = os.environ.get("RAY_ADDRESS") or "auto"
         return cls(run, resolved, model, memory, making, address)
@@ -122,8 +123,16 @@ class Plan:
         """
         all_ranks = self.resolved.columns(self.making.total)[answered.start : answered.stop]
         drawn = Noise(self.resolved.seed, TRAINING[1], all_ranks, agent.uniforms, agent.normals)
-        strict, bounds = self.run.sampler.strict, self.run.env.strict_bounds
-        return Sampler(envs, agent, window, drawn, strict=strict, strict_bounds=bounds, heart=heart)
+        return Sampler(
+            envs,
+            agent,
+            window,
+            drawn,
+            strict=self.run.sampler.strict,
+            strict_bounds=self.run.env.strict_bounds,
+            finite=self.run.sampler.nan_policy != "ignore",
+            heart=heart,
+        )
 
     def begin(self, first: int) -> None:
         """Set what is process-wide, in the process that has the columns from `first` on.
@@ -264,7 +273,8 @@ def _alone(plan: Plan) -> Any:
     """All environments in the process that calls this."""
     making, resolved = plan.making, plan.resolved
     how, groups = resolved.vectorization, resolved.groups
-    return environments(making.options, making.spec, making.total, making.seeds, how, groups)
+    given = making.options, making.spec, making.total, making.seeds, how, groups
+    return environments(*given, drop=making.drop)
 
 
 def _crew(

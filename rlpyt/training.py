@@ -162,7 +162,7 @@ def resume(
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
     check_same_options(run)
-    if sampler:
+    if sampler and sampler.keys() - {"nan_policy"}:
         images = observes_images(run.env, _home(run, guarded))
         resolved = with_sampler(resolved, run, images)
     parts = build(run, resolved, model=model, home=_home(run, guarded))

@@ -26,11 +26,12 @@ def in_process(
     *,
     seed: int = 0,
     role: int = noise.TRAINING_RESETS,
+    drop: bool = False,
     **options: Any,
 ) -> InProcess:
     spec = describe(factory(0), EnvOptions(factory, num_envs=num_envs, **options))
     envs, most = [factory(b) for b in range(num_envs)], options.get("decorrelate", 0)
-    return InProcess(envs, spec, ResetSeeds(seed, role), decorrelate=most)
+    return InProcess(envs, spec, ResetSeeds(seed, role), decorrelate=most, drop=drop)
 
 
 def step(envs: InProcess, steps: int, act: Callable[[int, Row], None] | None = None) -> Row:

@@ -15,7 +15,7 @@ from rlpyt.cli.output import one_object, profiled, report
 from rlpyt.cli.parsing import parse_or_help
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder, versions
-from rlpyt.samplers.options import Kind
+from rlpyt.samplers.options import Kind, NanPolicy
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class ResumeOptions:
 
     groups: Annotated[int | None, arg(metavar="INT")] = None
     """Go on with another number of groups that take turns."""
+
+    nan_policy: Annotated[NanPolicy | None, arg(metavar="raise|drop|ignore")] = None
+    """Go on with another answer to a NaN or an infinity of an environment."""
 
     force: bool = False
     """Go on under other versions of packages, though numbers may then differ."""
@@ -84,7 +87,9 @@ def main(argv: Sequence[str]) -> int:
 def _sampler(options: ResumeOptions) -> dict[str, Any]:
     """What of the sampler is to be another: with its kind, processes and groups are chosen anew."""
     given = {name: getattr(options, name) for name in ("sampler", "workers", "groups")}
-    return given if options.sampler else {k: x for k, x in given.items() if x is not None}
+    if not options.sampler:
+        given = {name: x for name, x in given.items() if x is not None}
+    return given | ({"nan_policy": options.nan_policy} if options.nan_policy else {})
 
 
 def _check(record: dict[str, Any], options: ResumeOptions) -> None:

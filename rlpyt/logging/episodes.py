@@ -84,6 +84,8 @@ class Episodes:
         env_steps = self.env_steps + live.sum(1).cumsum()  # [T], when each row arrived
         self.env_steps = int(env_steps[-1])
         episodes = []
+        empty = rows.cut[:-1] & last[:-1]  # behind these a cut ends nothing
+        self._line.add_cut(np.count_nonzero(cut & ~empty))
         found = self._whole(self._segments(reward, live, events, cut), events)
         for t, b, raw_return, length in found:
             info = {name: float(x[t + 1, b]) for name, x in dict(rows.env_info).items()}
@@ -103,7 +105,8 @@ class Episodes:
         """The statistics of a line of the log; the next call covers the episodes after this one.
 
         `_mean`, `_min`, `_max`, `episodes` and `info_<name>`: the episodes since the line before.
-        `_100`: the last 100 episodes. A statistic of no episode is absent.
+        `episodes_cut`: those that were cut since then; their columns' rows of no episode, and cut
+        episodes that had no step, are not counted. `_100`: the last 100 episodes. A statistic of no episode is absent.
 
         Args:
             gather: what each process gives that trains the same agent (`Ranks.gather`).
@@ -223,11 +226,17 @@ class _Line:
             for name, x in episode.info.items():
                 self._add(f"info_{name}", x)
 
+    def add_cut(self, count: int) -> None:
+        if count:
+            self.sums["cut"] = [self.sums.get("cut", [0.0])[0] + count, 0.0, 0.0, 0.0]
+
     def tags(self) -> dict[str, float]:
         episodes = self.sums.get("return", [0.0])[0]
         tags: dict[str, float] = {"rollout/episodes": int(episodes)}
         for name, (count, total, least, greatest) in self.sums.items():
-            if name.startswith("info_"):
+            if name == "cut":
+                tags["rollout/episodes_cut"] = int(count)
+            elif name.startswith("info_"):
                 tags[_tag(name)] = total / count
             else:
                 tags[f"rollout/{name}_mean"] = total / count

@@ -28,10 +28,14 @@ class Checks:
         strict_bounds: whether an observation out of its declared bounds is an error; else it is
             told of once.
         first_column: number of the environment in column 0.
+        finite: False lets what is not finite in what arrived pass.
     """
 
-    def __init__(self, spec: EnvSpec, strict_bounds: bool, first_column: int = 0) -> None:
+    def __init__(
+        self, spec: EnvSpec, strict_bounds: bool, first_column: int = 0, finite: bool = True
+    ) -> None:
         self._spec, self._strict, self._column = spec, strict_bounds, first_column
+        self._finite = finite
         self._ranges = _ranges(spec)
         sizes = spec.action.nvec if isinstance(spec.action, MultiDiscrete) else (spec.mask_size,)
         self._choices = [0, *accumulate(sizes[:-1])]  # where each one begins in a mask
@@ -44,7 +48,7 @@ class Checks:
             first: number of the first of them.
         """
         reward = rows.reward
-        if np.count_nonzero(np.isfinite(reward)) < reward.size:
+        if self._finite and np.count_nonzero(np.isfinite(reward)) < reward.size:
             self._raise("reward", reward, first)
         for leaf, least, greatest in self._ranges:
             x = leaf(rows)
@@ -76,16 +80,17 @@ class Checks:
     def _look_closer(self, rows: Row, first: int) -> None:
         """Some leaf of the observation is not within its range: why?"""
         spec = self._spec
-        for path in not_finite(spec.observation, rows.observation, "observation"):
-            self._raise(path, attrgetter(path)(rows), first)
-        what = (
-            f"{spec.id}: {', '.join(outside(spec.observation, rows.observation, 'observation'))} "
-            "left the bounds that the observation space declares"
-        )
+        if self._finite:
+            for path in not_finite(spec.observation, rows.observation, "observation"):
+                self._raise(path, attrgetter(path)(rows), first)
+        beyond = outside(spec.observation, rows.observation, "observation")
+        if not beyond:
+            return
+        what = f"{spec.id}: {', '.join(beyond)} left the bounds that the observation space declares"
         if self._strict:
             raise EnvironmentFault(f"{what}; mend the space or drop --strict-bounds")
         warnings.warn(f"{what}; training goes on with the values as they are", stacklevel=4)
-        self._ranges = _ranges(spec, bounds=False)
+        self._ranges = _ranges(spec, bounds=False) if self._finite else []
 
     def _allowed(self, rows: Row, first: int) -> None:
         allowed = np.logical_or.reduceat(rows.mask, self._choices, axis=-1).all(-1)  # [n, B]
@@ -103,7 +108,8 @@ class Checks:
         t, b = np.argwhere(~flat)[0]
         raise EnvironmentFault(
             f"{field} of {self._name(b)} is not finite at row {first + t}: {values[t, b]}; mend "
-            "the environment, or wrap it so that it ends the episode first"
+            "the environment, or wrap it so that it ends the episode first; --nan-policy drop has "
+            "training go on with its next episode"
         )
 
     def _name(self, b: int) -> str:

@@ -11,6 +11,7 @@ from tyro.conf import arg
 from rlpyt.errors import UsageError, WorkerError
 
 Kind = Literal["serial", "workers", "replicated", "ray"]
+NanPolicy = Literal["raise", "drop", "ignore"]
 STEP_LIMIT, START_LIMIT = "--env-step-timeout", "--start-timeout"
 
 
@@ -53,6 +54,11 @@ class SamplerOptions:
 
     max_restarts: int = 10
     """Restarts in one run, after which a failure ends it all the same."""
+
+    nan_policy: Annotated[NanPolicy, arg(metavar="raise|drop|ignore")] = "raise"
+    """What a NaN or an infinity in an observation or a reward means: the end of the run; the loss of
+    that step, where the episode is cut and the next one begins; or nothing, until a gradient is not
+    finite either."""
 
     max_lag: int = 4
     """Asynchronous: windows that the sampler may be ahead of the learner."""

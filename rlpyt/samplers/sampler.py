@@ -78,6 +78,7 @@ class Sampler(InTurns):
             strict mode all; None acts without (greedily).
         strict: every forward pass has all columns of the whole window, and one thread.
         strict_bounds: whether an observation out of its declared bounds is an error.
+        finite: whether an observation or a reward that is not finite is one.
         check: called before each window; raises where the agent's weights are not finite.
         heart: beats before each forward pass, where somebody watches.
         threads: of forward passes, where they are fewer than of learning; strict mode has one.
@@ -92,13 +93,14 @@ class Sampler(InTurns):
         *,
         strict: bool = False,
         strict_bounds: bool = False,
+        finite: bool = True,
         check: Callable[[], None] | None = None,
         heart: Heart | None = None,
         threads: int | None = None,
     ) -> None:
         self._heart = heart
         self.envs, self.agent, self.window, self.noise = envs, agent, window, noise
-        self._checks = Checks(envs.spec, strict_bounds, window.columns.start)
+        self._checks = Checks(envs.spec, strict_bounds, window.columns.start, finite)
         self._check_agent = check
         self._strict, self._threads = strict, 1 if strict else threads
         self.seconds = {"env": 0.0, "act": 0.0}

@@ -40,6 +40,10 @@ class ActionLog:
         begin = self._begins[column] - self._forgotten
         return None if begin < 0 else self._rows[begin:]
 
+    def steps(self, column: int) -> int:
+        """How many there are since the column's reset; more than none where none were kept."""
+        return self._forgotten + len(self._rows) - self._begins[column]
+
     def snapshot(self) -> dict[str, Any]:
         """In the same form for the same episodes, whoever steps them: what is older is zero."""
         self._forget()

@@ -43,26 +43,27 @@ def environments(
     how: Vectorization,
     groups: int = 1,
     watchdog: Watchdog | None = None,
+    drop: bool = False,
 ) -> Any:
     """B environments in this process; evaluation's are always stepped one by one.
 
     Args:
         groups: of native environments, that take turns.
         watchdog: of those that are stepped one by one.
+        drop: give up episodes in which a NaN or an infinity arrives.
     """
     if how != "native" or seeds.role != TRAINING_RESETS:
         heart = watchdog.heart if watchdog else None
-        envs = in_process(options, spec, seeds, range(num_envs), num_envs, heart=heart)
+        columns = range(num_envs)
+        envs = in_process(options, spec, seeds, columns, num_envs, heart=heart, drop=drop)
         if watchdog:
             watchdog.watch(envs)
         return envs
-    if groups == 1:
-        return NativeEnvironments(make_pool(options, num_envs), spec, seeds)
     parts = []
     for columns in cut(range(num_envs), groups):
         pool = make_pool(options, len(columns))
-        parts.append(NativeEnvironments(pool, spec, seeds, columns))
-    return Grouped(parts)
+        parts.append(NativeEnvironments(pool, spec, seeds, columns, drop))
+    return parts[0] if groups == 1 else Grouped(parts)
 
 
 def in_process(
@@ -74,13 +75,14 @@ def in_process(
     *,
     heart: Heart | None = None,
     resets: np.ndarray | None = None,
+    drop: bool = False,
 ) -> InProcess:
     """Single environments, numbered as `seeds` says: evaluation's after all the training ones.
 
     Args:
         columns: numbers of these environments among those of the run.
         total: how many the run has.
-        heart, resets: as `InProcess` takes them.
+        heart, resets, drop: as `InProcess` takes them.
     """
     role: Role = "train" if seeds.role == TRAINING_RESETS else "evaluation"
     envs = []
@@ -105,4 +107,5 @@ def in_process(
         heart=heart,
         resets=resets,
         decorrelate=options.decorrelate if role == "train" else 0,
+        drop=drop,
     )

@@ -19,13 +19,14 @@ from rlpyt.arrays import tree_items, tree_map
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import EnvSpec
-from rlpyt.errors import StopAsked, warn_beside
+from rlpyt.errors import EnvironmentFault, StopAsked, warn_beside
 from rlpyt.noise import ResetSeeds
 from rlpyt.processes.heart import CLOSE, RESET, RESTORE, SNAPSHOT, STEP, Heart
 from rlpyt.rows import Row
 from rlpyt.vector import snapshots
 from rlpyt.vector.action_log import ActionLog
 from rlpyt.vector.calls import Calls, Step
+from rlpyt.vector.not_finite import NotFinite
 from rlpyt.vector.random_steps import RandomSteps
 from rlpyt.vector.values import flag, number, record
 from rlpyt.vector.values import numbers as numbers
@@ -45,6 +46,7 @@ class InProcess:
         heart: beats before each call of an environment, where somebody watches.
         resets: [B] int64, where it counts the resets of each column; None: in memory of its own.
         decorrelate: random steps that each takes at most before the first row; 0: none.
+        drop: give up episodes in which a NaN or an infinity arrives.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class InProcess:
         heart: Heart | None = None,
         resets: Any = None,
         decorrelate: int = 0,
+        drop: bool = False,
     ) -> None:
         self.spec, self.num_envs = spec, len(envs)
         self.groups = (slice(0, self.num_envs),)
@@ -80,6 +83,7 @@ class InProcess:
         self._cut: list[int] = []  # columns whose next row begins after a lost episode
         self._decorrelate = decorrelate
         self._extras = spec.mask is not None or bool(spec.env_info)
+        self._not_finite = NotFinite(spec, numbers) if drop else None
 
     def beat_by_row(self) -> None:
         """Let steps have one heartbeat a row: of cheap environments those of each cost 1 %."""
@@ -146,9 +150,12 @@ class InProcess:
             except BaseException as error:
                 self._calls.name(error, b, f"step({action!r})")
                 raise
+        next_row.reward[...] = self._rewards_read
+        if self._not_finite is not None:
+            for b in self._not_finite.columns(next_row):
+                self._give_up(row, next_row, b)
         if heart is not None:
             heart.rest()
-        next_row.reward[...] = self._rewards_read
 
     def recv(self, row: Row, group: int = 0) -> Ended:
         """What was sent for has arrived already: the columns whose episodes ended there."""
@@ -280,12 +287,43 @@ class InProcess:
             self._write(row.observation, b, value)
             if self._extras:
                 record(self.spec, row, b, value, info)
-            return flag(terminated) or flag(truncated)
+            unusable = self._not_finite is not None and bool(self._not_finite.field(row, b))
+            return flag(terminated) or flag(truncated) or unusable
         except BaseException as error:
             self._calls.name(error, b, f"step({action!r})")
             raise
 
+    def _give_up(self, row: Row, next_row: Row, b: int) -> None:
+        """Cut an episode whose step, of the action of `row`, gave what is not finite."""
+        self._tell_of_lost(next_row, b)
+        row.truncated[b] = True
+        next_row.first[b] = next_row.cut[b] = True
+        next_row.terminated[b] = next_row.truncated[b] = False
+        self._ended = [x for x in self._ended if x[0] != b]
+        self._reset(next_row, b)
+
+    def _tell_of_lost(self, row: Row, b: int) -> None:
+        """Tell of what arrived in column b and is not finite; raise where nothing else does."""
+        assert self._not_finite is not None
+        reset, steps = self._resets[b] - 1, self._log.steps(b)
+        call = f"reset(seed={self._seed(b, reset)})"
+        self._not_finite.tell(row, b, f"step {steps} after {call}" if steps else call)
+        try:
+            self._not_finite.count(b, reset, steps)
+        except EnvironmentFault as error:
+            self._calls.name(error, b, call)
+            raise
+
     def _reset(self, row: Row, b: int) -> None:
+        """Begin the next episode of column b whose first observation is to be used."""
+        self._reset_once(row, b)
+        if self._not_finite is not None:
+            row.reward[b] = 0  # what lies there is of another row
+            while self._not_finite.field(row, b):
+                self._tell_of_lost(row, b)
+                self._reset_once(row, b)
+
+    def _reset_once(self, row: Row, b: int) -> None:
         count = self._resets[b]
         seed = self._seed(b, count)
         self._resets[b] = count + 1

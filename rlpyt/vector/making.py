@@ -31,6 +31,7 @@ class Making:
         spec: what they observe and how they act.
         seeds: of resets.
         total: how many columns there are in all.
+        drop: give up episodes in which a NaN or an infinity arrives.
         registered: ids that the script registered itself, as they are sent to other processes.
     """
 
@@ -38,6 +39,7 @@ class Making:
     spec: EnvSpec
     seeds: ResetSeeds
     total: int
+    drop: bool = False
     registered: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
@@ -58,9 +60,8 @@ class Making:
         for packed in self.registered:
             entry = loads(packed)
             gymnasium.registry.setdefault(entry.id, entry)
-        return in_process(
-            self.options, self.spec, self.seeds, columns, self.total, heart=heart, resets=resets
-        )
+        given = self.options, self.spec, self.seeds, columns, self.total
+        return in_process(*given, heart=heart, resets=resets, drop=self.drop)
 
 
 def registered_here() -> tuple[bytes, ...]:

@@ -18,6 +18,7 @@ from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds
 from rlpyt.rows import Row
 from rlpyt.vector.in_process import Ended
+from rlpyt.vector.not_finite import Dropped
 from rlpyt.vector.pools import Infos, Pool
 
 
@@ -33,12 +34,19 @@ class NativeEnvironments:
         seeds: gives the seed of reset k of a column. Only resets that start a run are seeded; the
             later ones are the pool's own.
         columns: numbers of these columns among those of the run; None: they are all.
+        drop: give up episodes in which a NaN or an infinity arrives. No pool begins another in one
+            column: there are rows of no episode until it does so by itself.
     """
 
     exact = False
 
     def __init__(
-        self, pool: Pool, spec: EnvSpec, seeds: ResetSeeds, columns: range | None = None
+        self,
+        pool: Pool,
+        spec: EnvSpec,
+        seeds: ResetSeeds,
+        columns: range | None = None,
+        drop: bool = False,
     ) -> None:
         self.spec, self.num_envs = spec, pool.num_envs
         self.groups = (slice(0, self.num_envs),)
@@ -50,6 +58,7 @@ class NativeEnvironments:
         self._batched = batch_space(pool.observation_space, pool.num_envs)
         self._write = observation_writer(pool.observation_space, spec.observation)
         self._read = action_reader(pool.action_space, spec.action)
+        self._dropped = Dropped(spec, self._numbers) if drop else None
 
     def reset(self, row: Row) -> None:
         """Write the first observation of every column into `row`."""
@@ -61,6 +70,8 @@ class NativeEnvironments:
         if self._cut is not None:
             return
         self._last = row.last
+        if self._dropped is not None:
+            self._last = self._dropped.send(row)
         actions = self._batch(self._read(row.action))
         with no_exit(f"{self.spec.id}, in a step of its pool,"):
             self._pool.send(actions, self._last)
@@ -84,6 +95,8 @@ class NativeEnvironments:
         row.terminated[:], row.truncated[:] = terminated, truncated
         row.first[:], row.cut[:] = last, False
         self._arrived(row, observation, infos)
+        if self._dropped is not None:
+            ended = self._dropped.recv(row, ended)
         if not (infos and ended.any()):
             return ()
         return [(b, _numbers(infos, b)) for b in np.flatnonzero(ended).tolist()]
@@ -132,6 +145,8 @@ class NativeEnvironments:
         row.terminated[:] = row.truncated[:] = False
         row.first[:], row.cut[:] = True, cut
         self._arrived(row, observation, infos)
+        if self._dropped is not None:
+            self._dropped.begin(row)
 
     def _batch(self, actions: list[Any]) -> Any:
         """B actions as the pool takes them: arrays [B, ...] in the form of the action space."""
