@@ -105,8 +105,8 @@ class Episodes:
         """The statistics of a line of the log; the next call covers the episodes after this one.
 
         `_mean`, `_min`, `_max`, `episodes` and `info_<name>`: the episodes since the line before.
-        `episodes_cut`: those that were cut since then; their columns' rows of no episode, and cut
-        episodes that had no step, are not counted. `_100`: the last 100 episodes. A statistic of no episode is absent.
+        `episodes_cut`: those that were cut since then, after a step at least. `_100`: the last 100
+        episodes. A statistic of no episode is absent.
 
         Args:
             gather: what each process gives that trains the same agent (`Ranks.gather`).
