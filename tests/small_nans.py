@@ -5,35 +5,37 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from small_sampling import Numbered
 from toys import CountEnv, Step
 
 
-class Spoilt(Numbered):
+class Spoilt(CountEnv):
     """A seeded share of steps, and of resets, gives a NaN or an infinity, but not in column 0.
+
+    Ends by chance, seeded too.
 
     Args:
         rank: its column.
-        share: of steps.
+        share: of steps, in which the observation is not finite; in as many the reward is not.
         box: whether actions are numbers.
     """
 
     def __init__(self, rank: int = 0, share: float = 0.05, box: bool = False) -> None:
-        super().__init__(rank)
+        super().__init__(column=rank, end="never")
         self.share = share if rank else 0.0
         if box:
             self.action_space = spaces.Box(-1.0, 1.0, (1,))
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         observation, info = super().reset(seed=seed)
+        observation[1] = self.np_random.random()
         return self._spoilt(observation, self.np_random.random()), info
 
     def step(self, action: Any) -> Step:
-        observation, reward, *rest = super().step(action)
-        drawn = self.np_random.random()
+        observation, reward, *_ = super().step(action)
+        observation[1], drawn, ends = self.np_random.random(3)
         if 0.5 < drawn < 0.5 + self.share:
             reward = np.inf
-        return (self._spoilt(observation, drawn), reward, *rest)
+        return self._spoilt(observation, drawn), reward, ends < 0.1, False, {}
 
     def _spoilt(self, observation: np.ndarray, drawn: float) -> np.ndarray:
         if drawn < self.share:

@@ -16,6 +16,8 @@ ASCII = str.maketrans(
 def format_count(n: float, digits: int = 2) -> str:
     """A number of steps, parameters or steps a second: 850, 8.9k, 41k, 100k, 1.5M, 102M."""
     x, text = float(n), ""
+    if not math.isfinite(x):
+        return str(x)
     for unit in ("", "k", "M", "B", "T"):
         whole_digits = len(str(int(abs(x))))
         text = f"{round(x, max(0, digits - whole_digits)):.15g}{unit}"
@@ -39,10 +41,15 @@ def format_return(x: float) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One block a value, between the least and the greatest of them."""
-    least, greatest = min(values), max(values)
+    """One block a value, between the least and the greatest of them; none where it is not finite."""
+    finite = [x for x in values if math.isfinite(x)] or [0.0]
+    least, greatest = min(finite), max(finite)
     span = (greatest - least) or math.inf
-    return "".join(BLOCKS[min(7, int(8 * (x - least) / span))] for x in values)
+
+    def block(x: float) -> str:
+        return BLOCKS[min(7, int(8 * (x - least) / span))] if math.isfinite(x) else " "
+
+    return "".join(map(block, values))
 
 
 def printable(text: str, encoding: str | None) -> str:

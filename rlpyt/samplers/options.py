@@ -56,9 +56,9 @@ class SamplerOptions:
     """Restarts in one run, after which a failure ends it all the same."""
 
     nan_policy: Annotated[NanPolicy, arg(metavar="raise|drop|ignore")] = "raise"
-    """What a NaN or an infinity in an observation or a reward means: the end of the run; that step's
-    loss, where the episode is cut and the next one begins; or nothing, until a gradient is not finite
-    either."""
+    """What a NaN or an infinity in an observation or a reward means: the end of the run; the
+    loss of that step, where the episode is cut and the next one begins; or nothing, until a
+    gradient is not finite either."""
 
     max_lag: int = 4
     """Asynchronous: windows that the sampler may be ahead of the learner."""

@@ -38,9 +38,7 @@ class NotFinite:
         observed = [f"observation.{path}".rstrip(".") for path, dtype in forms if dtype.kind == "f"]
         self._leaves = [(name, attrgetter(name)) for name in ("reward", *observed)]
         self._told: set[int] = set()
-        self._in_vain = dict.fromkeys(
-            range(len(numbers)), (-1, 0)
-        )  # newest reset; how many in a row
+        self._in_vain = [(-1, 0) for _ in numbers]  # by column: newest reset, how many in a row
 
     def columns(self, row: Row) -> list[int]:
         """The columns of a row, [B, ...], that are not finite."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -86,3 +87,11 @@ def test_header_lines_break_between_their_items() -> None:
     ]
     assert wrap("x" * 90, 40) == [" " + "x" * 90]
     assert all(len(row) < 30 for row in wrap("word " * 50, 30))
+
+
+def test_what_is_not_finite_is_shown_as_such_and_does_not_hide_the_rest() -> None:
+    """Returns may be, with --nan-policy ignore."""
+    shown = [format_return(x) for x in (math.nan, math.inf, -math.inf)]
+    assert shown == ["nan", "inf", "-inf"]
+    assert sparkline([1.0, math.nan, 2.0, math.inf]) == "▁ █ "
+    assert sparkline([math.nan]) == " "

@@ -1,4 +1,4 @@
-"""What is not finite: the end of the run, the loss of an episode, or nothing, under every sampler."""
+"""What is not finite ends the run, costs an episode, or passes, under every sampler."""
 
 import warnings
 from functools import partial
@@ -33,11 +33,7 @@ DIVISIONS: list[dict[str, Any]] = [
     {"sampler": "replicated", "workers": 2},
     {"sampler": "ray", "workers": 2},
 ]
-EVERY: list[dict[str, Any]] = [
-    *DIVISIONS,
-    {},
-    *({**x, "asynchronous": True} for x in SIDES.values()),
-]
+EVERY: list[dict[str, Any]] = [{}, *DIVISIONS, {"asynchronous": True}]
 
 told_of = pytest.mark.filterwarnings("ignore:.* is not finite at")
 
@@ -146,7 +142,7 @@ def test_training_in_strict_mode_is_bit_equal_under_every_sampler(kind, tmp_path
     state, _ = checkpoint.load(outcome.folder / "checkpoints")
     assert finite({name: state[name] for name in ("agent", "window")})
     alone = fingerprint(outcome.folder)
-    for division in DIVISIONS:
+    for division in DIVISIONS if kind == "ppo" else DIVISIONS[1::2]:
         assert alone == trained(kind, tmp_path, env=env, **DROP, **division), division
 
 
@@ -158,13 +154,13 @@ def test_control_without_it_every_sampler_raises_by_name(sampler, tmp_path):
 
 
 @told_of
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", ["serial", "workers"])
 def test_asynchronous_sampling_goes_on_too(side, tmp_path):
     """The steps are the run's length to one window, whatever was lost."""
     given = {**SIDES[side], "nan_policy": "drop", "asynchronous": True}
     outcome = outcome_of("dqn", tmp_path, env=SPOILT, **given)
     assert sum(column(outcome.folder, "rollout/episodes_cut")) > 5
-    assert 500 <= outcome.env_steps < 504
+    assert 500 <= outcome.runner.episodes.env_steps < 504
 
 
 @told_of
