@@ -71,13 +71,13 @@ class Broken(CountEnv):
         return self._broken(observation) if self._due() else observation, info
 
     def step(self, action: Any) -> Step:
-        observation, reward, *rest = super().step(action)
+        observation, reward, terminated, truncated, info = super().step(action)
         if self._due():
             if self.field == "reward":
                 reward = np.nan
             else:
                 self._broken(observation)
-        return (observation, reward, *rest)
+        return observation, reward, terminated, truncated, info
 
     def _due(self) -> bool:
         self.calls += 1

@@ -85,7 +85,7 @@ class Episodes:
         self.env_steps = int(env_steps[-1])
         episodes = []
         empty = rows.cut[:-1] & last[:-1]  # behind these a cut ends nothing
-        self._line.add_cut(np.count_nonzero(cut & ~empty))
+        self._line.add_cut(int(np.count_nonzero(cut & ~empty)))
         found = self._whole(self._segments(reward, live, events, cut), events)
         for t, b, raw_return, length in found:
             info = {name: float(x[t + 1, b]) for name, x in dict(rows.env_info).items()}
