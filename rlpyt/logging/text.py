@@ -41,7 +41,7 @@ def format_return(x: float) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One block a value, between the least and the greatest of them; a gap where it is infinite."""
+    """One block a value, between the least and the greatest; a gap where one is not finite."""
     finite = [x for x in values if math.isfinite(x)] or [0.0]
     least, greatest = min(finite), max(finite)
     span = (greatest - least) or math.inf

@@ -42,12 +42,12 @@ class NotFinite:
 
     def columns(self, row: Row) -> list[int]:
         """The columns of a row, [B, ...], that are not finite."""
-        wrong = np.zeros(len(self._numbers), np.bool_)
+        found: set[int] = set()
         for _, leaf in self._leaves:
             finite = np.isfinite(leaf(row))
             if np.count_nonzero(finite) < finite.size:
-                wrong |= ~finite.reshape(len(finite), -1).all(-1)
-        return np.flatnonzero(wrong).tolist()
+                found.update(np.flatnonzero(~finite.reshape(len(finite), -1).all(-1)).tolist())
+        return sorted(found)
 
     def field(self, row: Row, b: int) -> str:
         """The first field of column b that is not finite, such as "observation.image"; or ""."""
