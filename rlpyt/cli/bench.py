@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -86,10 +87,13 @@ def main(argv: Sequence[str]) -> int:
         try:
             for run in runs:
                 measured(run, options, table)
+        except KeyboardInterrupt:
+            print("interrupted: nothing is kept of what was being measured", file=sys.stderr)
+            return 130
         finally:
             table.close()
         print_object(table.as_dict())
-    return 0
+    return table.exit_code
 
 
 def parse(argv: Sequence[str]) -> tuple[BenchOptions, list[Run]]:
@@ -122,7 +126,7 @@ def _sizes(options: BenchOptions, run: Run) -> list[Run]:
     from rlpyt.cli.sampling_speed import with_envs
 
     if options.num_envs:
-        return [with_envs(run, n) for n in options.num_envs]
+        return [with_envs(run, n) for n in dict.fromkeys(options.num_envs)]
     found = [with_envs(run, run.env.num_envs)]
     for times in SIZES:
         with suppress(UsageError):

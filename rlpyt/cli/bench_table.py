@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ class Table:
 
     def __init__(self, run: Run, seconds: float) -> None:
         self._display = choose("auto", None)
-        self.quiet = True  # nothing else is at work here, as far as it was seen
+        self._said = ""  # last
+        self._loud: list[int] = []  # numbers of environments that were measured beside other work
         self._found: dict[str, Any] = {
             "algo": run.algo_name,
             "env": run.env_name,
@@ -46,6 +48,23 @@ class Table:
             f"percentages are of the time of {cores}; wait: a core is idle, or others use it\n"
         )
         self._say(_HEAD + "".join(f"{name:>{_width(name)}}" for name in _PARTS))
+
+    @property
+    def rows(self) -> int:
+        """Measurements that were made or failed."""
+        return len(self._found["measured"]) + len(self._found["failed"])
+
+    @property
+    def exit_code(self) -> int:
+        """2 where nothing could be measured of what was asked for, 1 where all of it failed."""
+        if self._found["measured"]:
+            return 0
+        return 1 if self._found["failed"] else 2
+
+    def not_measured(self, run: Run, what: Sequence[str]) -> None:
+        """Say what cannot be had with so many environments, if anything."""
+        if what:
+            self._say(f"{run.env.num_envs:>5}  not measured: {'; '.join(what)}")
 
     def measuring(self, run: Run, setting: Setting) -> None:
         """What is measured now."""
@@ -66,8 +85,17 @@ class Table:
         self._found["failed"][-1]["error"] = str(error)
         self._say(f"{_what(run.env.num_envs, setting)}  failed: {reason}")
 
-    def recommend(self, run: Run, found: Recommendation, kept: Path | None) -> None:
-        """What to use for so many environments."""
+    def recommend(
+        self, run: Run, found: Recommendation, kept: Path | None, quiet: bool = True
+    ) -> None:
+        """What to use for so many environments.
+
+        Args:
+            kept: where what was measured is, if it is.
+            quiet: whether nothing else was at work here, as far as it was seen.
+        """
+        if not quiet:
+            self._loud.append(run.env.num_envs)
         options = f"--num-envs {run.env.num_envs} {found.options}"
         speed = found.steps_per_second
         self._found["recommended"].append(
@@ -84,25 +112,30 @@ class Table:
         best = self._found["recommended"]
         if not best:
             return
+        if self._said:
+            self._say("")
         self._say("fastest, as options of rlpyt train")
         for found in best:
             self._say(f"{found['steps_per_second']:>12,.0f} steps/s   {found['options']}")
-        if not self.quiet:
+        if self._loud:
             self._say(
                 "\nother work has the cores of this machine: what is fastest beside it is not kept "
-                "for --sampler auto; measure again when it is done"
+                f"for --sampler auto (--num-envs {' '.join(map(str, self._loud))}); measure again "
+                "when it is done"
             )
-        elif self._found["kept"]:
+        if self._found["kept"]:
+            these = "the others" if self._loud else "these"
             self._say(
-                f"\n--sampler auto, the default, takes these for {self._found['algo']} on "
+                f"\n--sampler auto, the default, takes {these} for {self._found['algo']} on "
                 f"{self._found['env']} from now on ({self._found['kept']})"
             )
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for `--json`."""
-        return {**self._found, "quiet": self.quiet}
+        return {**self._found, "quiet": not self._loud}
 
     def _say(self, line: str) -> None:
+        self._said = line
         self._display.say(line)
 
 

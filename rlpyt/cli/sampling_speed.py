@@ -9,9 +9,11 @@ others.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -19,9 +21,9 @@ from rlpyt.algos.options import ClippedOptions, PolicyGradientOptions, ReplayOpt
 from rlpyt.arrays import tree_leaves
 from rlpyt.build import Parts, build
 from rlpyt.cli import usage
+from rlpyt.cli.bench import Wanted
 from rlpyt.cores import allowed_cores
 from rlpyt.envs.spec import example
-from rlpyt.errors import EnvironmentFault, UsageError, WorkerError
 from rlpyt.rows import is_image
 from rlpyt.run import Run
 from rlpyt.samplers.options import SamplerOptions
@@ -85,8 +87,9 @@ def settings(run: Run, options: BenchOptions) -> Iterator[Setting]:
     """Those that are worth measuring for a run, or that were asked for."""
     cores, num_envs, wanted = allowed_cores(), run.env.num_envs, options.sampler
     few = 1 if cores <= 4 else cores // 2
-    counts = options.workers or sorted({few, max(1, cores // 2), max(1, cores - 1), cores})
-    groups = [n for n in options.groups or (1, 2) if n <= num_envs]
+    few_to_all = sorted({few, max(1, cores // 2), max(1, cores - 1), cores})
+    counts = list(dict.fromkeys(options.workers or few_to_all))
+    groups = [n for n in dict.fromkeys(options.groups or (1, 2)) if n <= num_envs]
     single = run.env.vectorization != "native"
     if "serial" in wanted and single:
         yield Setting("serial")
@@ -100,31 +103,48 @@ def settings(run: Run, options: BenchOptions) -> Iterator[Setting]:
         yield from (Setting("replicated", w) for w in many if w <= num_envs)
 
 
+def left_out(run: Run, options: BenchOptions, chosen: Sequence[Setting]) -> list[str]:
+    """What was asked for by name and is in none of the settings, each with a reason."""
+    single, found = run.env.vectorization != "native", []
+    for name in options.sampler if options.sampler != get_args(Wanted) else ():
+        if name == "native" and all(x.vectorization != "native" for x in chosen):
+            found.append("--sampler native (Atari's; another's with --vectorization native)")
+        elif name != "native" and not single:
+            found.append(f"--sampler {name} (not beside --vectorization native)")
+    for option, numbers in (("workers", options.workers), ("groups", options.groups)):
+        unused = [n for n in numbers if all(getattr(x, option) != n for x in chosen)]
+        why = "one would be without an environment, or no sampler here has any"
+        found += [f"--{option} {n} ({why})" for n in unused]
+    return found
+
+
 def measured(run: Run, options: BenchOptions, table: Table) -> None:
     """Measure every setting of a run and put it into the table; keep what was measured."""
-    speeds, env_seconds = [], None
-    for setting in settings(run, options):
+    serial, chosen = Setting("serial"), list(settings(run, options))
+    speeds, env_seconds, quiet = [], None, False
+    table.not_measured(run, left_out(run, options, chosen))
+    for setting in chosen:
         table.measuring(run, setting)
         try:
             speed = measure(run, setting, options.seconds, env_seconds)
-        except (EnvironmentFault, OSError, UsageError, WorkerError) as error:
-            if setting == Setting("serial"):
-                raise  # the others would fail, too
+        except Exception as error:
+            if setting == serial and not table.rows:
+                raise  # there is nothing to show, and the others would fail, too
             table.failed(run, setting, error)
+            if setting == serial:
+                return
             continue
-        if setting == Setting("serial"):
-            env_seconds = speed.env_seconds
-            table.quiet = speed.got >= QUIET
+        if setting == serial:
+            env_seconds, quiet = speed.env_seconds, speed.got >= QUIET
         speeds.append(speed)
         table.measured(speed)
     if not speeds:
         return
     found = [speed.recommendation for speed in speeds]
     kept = None
-    compared = "serial" in options.sampler and len(found) > 1
-    if options.keep and compared and table.quiet:
+    if options.keep and quiet and len(chosen) > 1:
         kept = keep(run.env.name, run.env.num_envs, speeds[0].agent, found)
-    table.recommend(run, best(found), kept)
+    table.recommend(run, best(found), kept, quiet or speeds[0].setting != serial)
 
 
 def with_envs(run: Run, num_envs: int) -> Run:
@@ -155,7 +175,7 @@ def measure(run: Run, setting: Setting, seconds: float, env_seconds: float | Non
     options = SamplerOptions(setting.sampler, setting.workers or None, setting.groups)
     env = replace(run.env, vectorization=setting.vectorization)
     parts = build(replace(run, env=env, sampler=options))
-    try:
+    with _closed(parts):
         parts.agent.set_exploration(run.schedule_steps)  # as it is for most of a run
         parts.sampler.reset()
         _collect(parts, WARM_UP * seconds)
@@ -165,8 +185,6 @@ def measure(run: Run, setting: Setting, seconds: float, env_seconds: float | Non
         after, own = usage.cpu_seconds(), time.process_time() - own
         spent, threads = parts.sampler.seconds, parts.resolved.threads
         memory = usage.memory_mb()
-    finally:
-        parts.close()
     agent, known = _agent(run, parts), env_seconds or 0.0
     speed = Speed(setting, run.env.num_envs, agent, steps / taken, {}, memory, known)
     if before is None or after is None:
@@ -182,7 +200,7 @@ def measure(run: Run, setting: Setting, seconds: float, env_seconds: float | Non
     else:
         env_time = spent["env"] * min(1.0, busy / taken)
         act = busy - env_time
-        got = busy / taken if taken > 0.5 else 1.0  # processor time comes in hundredths
+        got = busy / taken if taken > 0.2 else 1.0  # processor time comes in hundredths
         speed = replace(speed, env_seconds=env_time / steps, got=got)
     return replace(speed, shares=_shares(env_time, act, busy, allowed_cores() * taken))
 
@@ -207,10 +225,23 @@ def _shares(env: float, act: float, busy: float, available: float) -> dict[str, 
     return {name: max(0.0, part) / available for name, part in parts.items()}
 
 
+@contextmanager
+def _closed(parts: Parts) -> Iterator[None]:
+    """Close the parts in the end; of what failed, what else fails then is not told of."""
+    try:
+        yield
+    except BaseException:
+        with warnings.catch_warnings(), suppress(Exception):
+            warnings.simplefilter("ignore")
+            parts.close()
+        raise
+    parts.close()
+
+
 def _collect(parts: Parts, seconds: float) -> tuple[int, float]:
-    """Environment steps and seconds of whole windows, as many as take so long."""
+    """Environment steps and seconds of whole windows, as many as take so long; at least of one."""
     steps, begun = 0, time.perf_counter()
-    while time.perf_counter() - begun < seconds:
+    while not steps or time.perf_counter() - begun < seconds:
         last = parts.sampler.collect().rows.last[:-1]
         steps += last.size - int(np.count_nonzero(last))
     return steps, time.perf_counter() - begun

@@ -266,3 +266,83 @@ def test_the_help_names_examples_that_can_be_read(capsys):
         options, runs = parse(words[2:])
         assert runs
         assert replace(options, env="x") != bench.BenchOptions()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--sampler", "workers", "--workers", "4"], "--workers 4 (one would be without an env"),
+        (["--sampler", "native"], "--sampler native (Atari's; another's with --vectorization nat"),
+        (["--vectorization", "native", "--sampler", "workers"], "(not beside --vectorization nat"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_and_where_nothing_can_the_code_is_2(more, says, capsys):
+    assert main([*SMALL, *more]) == 2
+    text = capsys.readouterr().out
+    assert "2  not measured: --" in text
+    assert says in text
+
+
+def test_what_is_left_out_beside_others_is_said(monkeypatch, capsys):
+    asked = fake(monkeypatch, lambda _: 1.0)
+    assert main([*SMALL, "--workers", "2", "5", "--groups", "1", "3"]) == 0
+    text = capsys.readouterr().out
+    assert "not measured: --workers 5 (" in text and "--groups 3 (" in text
+    assert [x.workers for x in asked] == [0, 2, 2]
+
+
+def test_numbers_that_are_given_twice_are_measured_once(monkeypatch):
+    asked = fake(monkeypatch, lambda _: 1.0)
+    twice = ["--num-envs", "2", "2", "--workers", "1", "1", "--groups", "1", "1"]
+    assert main([*SMALL[:4], *twice]) == 0
+    assert len(asked) == len(set(asked))
+
+
+def test_a_number_of_environments_that_fails_leaves_what_was_measured(monkeypatch, capsys):
+    def speed(setting: Setting) -> float:
+        if len(asked) > 3:
+            raise MemoryError("none is left")
+        return 1.0
+
+    asked = fake(monkeypatch, speed)
+    sizes = ["--num-envs", "2", "4", "8", "--workers", "1", "--groups", "1"]
+    assert main([*SMALL[:4], *sizes, "--json"]) == 0
+    told = found(capsys)
+    assert [x["num_envs"] for x in told["recommended"]] == [2]
+    assert [(x["num_envs"], x["setting"]) for x in told["failed"]] == [(4, "serial"), (8, "serial")]
+
+
+def test_where_all_fails_the_code_is_1(monkeypatch, capsys):
+    def speed(setting: Setting) -> float:
+        raise OSError("no memory for it")
+
+    fake(monkeypatch, speed)
+    assert main([*SMALL, "--sampler", "workers", "--workers", "1"]) == 1
+    assert "failed: no memory for it" in capsys.readouterr().out
+
+
+def test_native_ones_alone_replace_nothing_that_was_measured(monkeypatch, cache):
+    fake(monkeypatch, lambda _: 1.0)
+    assert main([*SMALL, "--vectorization", "native"]) == 0
+    assert not cache.exists()
+
+
+def test_a_window_is_measured_however_short_the_time(capsys):
+    shortest = ["--seconds", "1e-9", "--sampler", "serial", "--json"]
+    assert main([*SMALL[:6], *shortest]) == 0
+    assert found(capsys)["measured"][0]["steps_per_second"] > 0
+
+
+def test_ctrl_c_ends_it_and_leaves_what_is_known(monkeypatch, capsys, cache):
+    def speed(setting: Setting) -> float:
+        if len(asked) > 3:
+            raise KeyboardInterrupt
+        return 1.0
+
+    asked = fake(monkeypatch, speed)
+    sizes = ["--num-envs", "2", "4", "--workers", "1", "--groups", "1"]
+    assert main([*SMALL[:4], *sizes]) == 130
+    told = capsys.readouterr()
+    assert "--num-envs 2 --sampler" in told.out and "--num-envs 4 --sampler" not in told.out
+    assert "interrupted: nothing is kept of what was being measured" in told.err
+    assert "x 2 on" in cache.read_text() and "x 4 on" not in cache.read_text()
