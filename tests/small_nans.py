@@ -71,13 +71,13 @@ class Broken(CountEnv):
         return self._broken(observation) if self._due() else observation, info
 
     def step(self, action: Any) -> Step:
-        observation, reward, terminated, truncated, info = super().step(action)
+        observation, reward, terminated, truncated, _ = super().step(action)
         if self._due():
             if self.field == "reward":
                 reward = np.nan
             else:
                 self._broken(observation)
-        return observation, reward, terminated, truncated, info
+        return observation, reward, terminated, truncated, {"steps": self.steps}
 
     def _due(self) -> bool:
         self.calls += 1

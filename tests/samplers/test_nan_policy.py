@@ -15,6 +15,7 @@ from stepping import go_on, in_process, step
 
 from rlpyt import checkpoint, remote, training
 from rlpyt.arrays import tree_leaves
+from rlpyt.cli import main
 from rlpyt.errors import EnvironmentFault, WorkerError
 from rlpyt.folder import RunFolder
 from rlpyt.logging.episodes import Episodes
@@ -95,8 +96,11 @@ def test_it_is_told_of_once_for_each_environment_with_the_part_of_an_observation
 def test_an_end_that_is_not_finite_is_lost_too():
     """The last step of an episode: it did not end, it was cut; nor are its numbers told of."""
     envs = in_process(lambda b: Broken(b, calls=(4,)), 2, drop=True)
+    rows = zeros(example_row(envs.spec), (10, 2))
+    envs.reset(rows[0])
     with pytest.warns(RuntimeWarning, match="step 4 after"):
-        rows = step(envs, 9)
+        ended = go_on(envs, rows, 0)
+    assert [(t, b) for t, b, _ in ended] == [(4, 0), (8, 1), (9, 0)]
     assert rows.truncated[3, 1] and not rows.terminated[:4, 1].any() and rows.cut[4, 1]
     assert [(x.column, x.length) for x in Episodes(2).count(rows)] == [(0, 4), (1, 4), (0, 4)]
 
@@ -180,8 +184,7 @@ def test_a_run_that_was_ended_by_one_goes_on_without_it(tmp_path):
     with pytest.raises(EnvironmentFault, match="--nan-policy drop"):
         outcome_of("dqn", tmp_path, env=env, loop=loop)
     (folder,) = tmp_path.iterdir()
-    outcome = training.resume(folder, sampler={"nan_policy": "drop"}, mode="quiet")
-    assert outcome.status == "finished"
+    assert main(["resume", str(folder), "--nan-policy", "drop", "--quiet"]) == 0
     assert RunFolder(folder).run().sampler.nan_policy == "drop"
 
 
@@ -222,17 +225,21 @@ def native(drop: bool, count: int = 3, **broken: Any) -> Any:
     return NativeEnvironments(pool, describe_pool(pool, "broken"), seeds, drop=drop)
 
 
-def collected(envs: Any, steps: int) -> Any:
+def collected(envs: Any, steps: int, ended: list[Any] | None = None) -> Any:
     rows = zeros(example_row(envs.spec), (steps + 1, envs.num_envs))
     envs.reset(rows[0])
-    go_on(envs, rows, 0)
+    found = go_on(envs, rows, 0)
+    if ended is not None:
+        ended += [(t, b) for t, b, _ in found]
     return rows
 
 
 def test_a_pools_column_is_of_no_episode_until_the_pool_begins_the_next():
     """Call 2 of episodes of 4 steps: rows 2 to 4 are empty, row 5 begins the next episode."""
+    ended: list[Any] = []
     with pytest.warns(RuntimeWarning, match=r"observation of environment 1 \(broken\)") as told:
-        rows = collected(native(True, calls=(2,)), 12)
+        rows = collected(native(True, calls=(2,)), 12, ended)
+    assert ended == [(4, 0), (4, 2), (9, 0), (9, 1), (9, 2)]
     assert len(told) == 1 and finite(rows)
     empty = rows.first & rows.truncated & rows.cut
     assert np.argwhere(empty).tolist() == [[2, 1], [3, 1], [4, 1]]
