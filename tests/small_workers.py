@@ -109,6 +109,33 @@ def misbehave(how: str) -> None:
             time.sleep(0.7)
 
 
+class FailsTwice(CountEnv):
+    """Column 2 fails in step 20 of its first process, and in the first reset of its second one.
+
+    Args:
+        rank: its column.
+        folder: in which each process of column 2 leaves a file.
+    """
+
+    def __init__(self, rank: int = 0, folder: str = "") -> None:
+        super().__init__(column=rank, end="never")
+        self.process = -1
+        if rank == 2:
+            self.process = len(os.listdir(folder))
+            with open(f"{folder}/{self.process}", "w"):
+                pass
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        if self.process == 1:
+            raise ValueError("a fault of its own")
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Step:
+        if self.process == 0 and self.steps == 19:
+            raise ValueError("a fault of its own")
+        return super().step(action)
+
+
 class Slow(Faulty):
     """Each step of one column takes so many seconds."""
 

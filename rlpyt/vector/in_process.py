@@ -113,14 +113,13 @@ class InProcess:
 
     def send(self, row: Row, next_row: Row, group: int = 0) -> None:
         """Execute `row.action` where the row is not last, reset where it is."""
-        last = row.last
+        last, cut = row.last, self._cut
+        if cut:
+            last[cut] = True
         next_row.first[...] = last
         next_row.terminated.fill(False)
         next_row.truncated.fill(False)
         next_row.cut.fill(False)
-        if self._cut:
-            next_row.cut[self._cut] = True
-            self._cut = []
         heart = self._heart
         if heart is not None:
             heart.beat(-1, STEP)
@@ -151,6 +150,10 @@ class InProcess:
                 self._calls.name(error, b, f"step({action!r})")
                 raise
         next_row.reward[...] = self._rewards_read
+        if cut:
+            # Not earlier: where a reset fails, who comes after this process finds them open.
+            row.truncated[cut] = next_row.cut[cut] = True
+            self._cut = []
         if self._not_finite is not None:
             for b in self._not_finite.columns(next_row):
                 self._give_up(row, next_row, b)
@@ -165,15 +168,14 @@ class InProcess:
         return ended
 
     def cut(self, row: Row) -> list[int]:
-        """Give up the episodes that are open at `row`, which becomes the last of each.
+        """Give up the episodes that are open at `row`: with the next row it becomes their last.
 
-        The row after it, marked `cut`, begins another.
+        That row, marked `cut`, begins another.
 
         Returns:
             The columns that were cut.
         """
         self._cut = np.flatnonzero(~row.last).tolist()
-        row.truncated[self._cut] = True
         return list(self._cut)
 
     @property
@@ -208,8 +210,8 @@ class InProcess:
         episode's seed and stepped through the episode's actions; what it then observes is
         compared with `row`, bit for bit.
 
-        A column that cannot be brought back is cut: `row` becomes the last of its episode, and
-        the row after it, marked `cut`, begins another.
+        A column that cannot be brought back is cut: with the next row `row` becomes the last of
+        its episode. That row, marked `cut`, begins another.
 
         Returns:
             The columns that were cut.
@@ -231,7 +233,6 @@ class InProcess:
                     env.reset(seed=self._seed(b, self._resets[b] - 1))
                     snapshots.restore(env, own)
             elif not self._brought_back(b, row, check) and not row.last[b]:
-                row.truncated[b] = True
                 self._cut.append(b)
         self._calls.rest()
         return list(self._cut)
@@ -296,11 +297,11 @@ class InProcess:
     def _give_up(self, row: Row, next_row: Row, b: int) -> None:
         """Cut an episode whose step, of the action of `row`, gave what is not finite."""
         self._tell_of_lost(next_row, b)
+        self._reset(next_row, b)  # where it fails, who comes after this process cuts the episode
         row.truncated[b] = True
         next_row.first[b] = next_row.cut[b] = True
         next_row.terminated[b] = next_row.truncated[b] = False
         self._ended = [x for x in self._ended if x[0] != b]
-        self._reset(next_row, b)
 
     def _tell_of_lost(self, row: Row, b: int) -> None:
         """Tell of what arrived in column b and is not finite; raise where nothing else does."""

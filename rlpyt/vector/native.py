@@ -53,7 +53,8 @@ class NativeEnvironments:
         self._numbers = columns or range(self.num_envs)
         self._pool, self._seeds = pool, seeds
         self._starts = 0  # times that all columns were reset
-        self._cut: np.ndarray | None = None  # [B]; after a restore, until the next send
+        self._cut: np.ndarray | None = None  # [B]; after a restore, until the next row
+        self._cut_row: Any = None  # that was sent then
         self._last = np.zeros(pool.num_envs, np.bool_)  # of the row that was sent
         self._batched = batch_space(pool.observation_space, pool.num_envs)
         self._write = observation_writer(pool.observation_space, spec.observation)
@@ -68,6 +69,7 @@ class NativeEnvironments:
     def send(self, row: Row, next_row: Row, group: int = 0) -> None:
         """Have `row.action` executed where the row is not last; the others are reset."""
         if self._cut is not None:
+            self._cut_row = row
             return
         self._last = row.last
         if self._dropped is not None:
@@ -80,6 +82,7 @@ class NativeEnvironments:
         """Wait for what was sent for, and write it into `row`; whose episodes ended there."""
         if self._cut is not None:
             self._start(row, self._cut)
+            self._cut_row.truncated[self._cut] = True
             self._cut = None
             return ()
         with no_exit(f"{self.spec.id}, in a step of its pool,"):
@@ -116,16 +119,15 @@ class NativeEnvironments:
         return state
 
     def restore(self, state: dict[str, Any], row: Row) -> list[int]:
-        """Cut every open episode: `row` becomes its last, and the row after begins another.
+        """Cut every open episode: with the next row `row` becomes its last; that begins another.
 
         Returns:
             The columns that were cut.
         """
         # Of environments that were stepped one by one: that often one of them was reset.
         self._starts = int(state["starts"] if "starts" in state else np.max(state["resets"]))
-        self._cut = cut = ~row.last
-        row.truncated[cut] = True
-        return np.flatnonzero(cut).tolist()
+        self._cut = ~row.last
+        return np.flatnonzero(self._cut).tolist()
 
     def metrics(self) -> dict[str, float]:
         """Nothing: what the pool takes shows in the time of the loop."""

@@ -263,10 +263,10 @@ def test_a_resumed_pool_cuts_what_was_open_and_begins_other_episodes():
     row, after, later = (zeros(example_row(fresh.spec), (3,)) for _ in range(3))
     row[:] = rows[3]
     assert fresh.restore(state, row) == [0, 2]
-    assert row.last.all()
-    assert row.terminated.tolist() == rows.terminated[3].tolist()
     fresh.send(row, after)
     fresh.recv(after)
+    assert row.last.all()
+    assert row.terminated.tolist() == rows.terminated[3].tolist()
     assert after.first.all()
     assert after.cut.tolist() == [True, False, True]
     assert not after.last.any()

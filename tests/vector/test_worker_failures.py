@@ -344,6 +344,22 @@ def test_every_kind_of_failure_can_be_gone_on_after(how, tmp_path):
     assert told["workers/restarts"] == 1 and rows.cut.sum() in (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("sampler", "kind"), [("workers", "ppo"), ("workers", "dqn"), ("replicated", "ppo")]
+)
+def test_an_episode_is_cut_also_where_who_comes_after_the_lost_process_fails(
+    sampler, kind, tmp_path
+):
+    """R5: the one after that still finds it open, and neither reports nor goes on with it."""
+    kwargs, given = {"folder": str(tmp_path)}, {"workers": 2, "on_worker_failure": "restart"}
+    parts = parts_of(kind, "small_workers:FailsTwice", kwargs, sampler=sampler, **given)
+    rows, episodes, found, told = windows_of(parts, {"ppo": 2, "dqn": 20}[kind])
+    assert told["workers/restarts"] == 2 and not found
+    (cut,) = {n for n, b in np.argwhere(rows.cut).tolist() if b == 2}
+    assert rows.first[cut, 2] and rows.last[cut - 1, 2] and not rows.last[cut:, 2].any()
+    assert episodes.open()[1][2] == len(rows.reward) - cut
+
+
 def test_a_worker_that_dies_between_windows_is_replaced_when_it_is_asked(tmp_path):
     """Its columns' boundary row stays as it was returned, until the next window answers it."""
     parts = faulty(column=-1, n=40, on_worker_failure="restart")
