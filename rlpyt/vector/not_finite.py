@@ -68,7 +68,6 @@ class NotFinite:
             f"{name} of environment {self._numbers[b]} ({self._id}) is not finite at {where}: "
             f"{attrgetter(name)(row)[b]}; its episode is cut there, as --nan-policy drop has it "
             "(rollout/episodes_cut counts them; of this environment no more are told of)",
-            RuntimeWarning,
             stacklevel=3,
         )
 

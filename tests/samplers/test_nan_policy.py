@@ -57,7 +57,7 @@ def finite(state: Any) -> bool:
 def test_the_step_is_lost_and_the_next_episode_begins_in_its_place(field):
     """Column 1's call 2, a step: row 1 ends its episode, row 2 begins the next one."""
     envs = in_process(lambda b: Broken(b, calls=(2,), field=field), 3, drop=True)
-    with pytest.warns(RuntimeWarning) as told:
+    with pytest.warns(UserWarning, match="is not finite") as told:
         rows = step(envs, 6)
     assert rows.observation[:4, 1, 1:].tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
     assert rows.reward[:4, 1].tolist() == [0, 1, 0, 1]
@@ -87,7 +87,7 @@ def test_control_without_it_the_row_arrives():
 
 def test_it_is_told_of_once_for_each_environment_with_the_part_of_an_observation():
     envs = in_process(lambda b: Parts(), 2, drop=True)
-    with pytest.warns(RuntimeWarning, match=r"observation\.inner\.x of environment [01] ") as told:
+    with pytest.warns(UserWarning, match=r"observation\.inner\.x of environment [01] ") as told:
         rows = step(envs, 20)
     assert len(told) == 2 and rows.cut.sum() > 10
     assert finite(rows)
@@ -98,7 +98,7 @@ def test_an_end_that_is_not_finite_is_lost_too():
     envs = in_process(lambda b: Broken(b, calls=(4,)), 2, drop=True)
     rows = zeros(example_row(envs.spec), (10, 2))
     envs.reset(rows[0])
-    with pytest.warns(RuntimeWarning, match="step 4 after"):
+    with pytest.warns(UserWarning, match="step 4 after"):
         ended = go_on(envs, rows, 0)
     assert [(t, b) for t, b, _ in ended] == [(4, 0), (8, 1), (9, 0)]
     assert rows.truncated[3, 1] and not rows.terminated[:4, 1].any() and rows.cut[4, 1]
@@ -237,7 +237,7 @@ def collected(envs: Any, steps: int, ended: list[Any] | None = None) -> Any:
 def test_a_pools_column_is_of_no_episode_until_the_pool_begins_the_next():
     """Call 2 of episodes of 4 steps: rows 2 to 4 are empty, row 5 begins the next episode."""
     ended: list[Any] = []
-    with pytest.warns(RuntimeWarning, match=r"observation of environment 1 \(broken\)") as told:
+    with pytest.warns(UserWarning, match=r"observation of environment 1 \(broken\)") as told:
         rows = collected(native(True, calls=(2,)), 12, ended)
     assert ended == [(4, 0), (4, 2), (9, 0), (9, 1), (9, 2)]
     assert len(told) == 1 and finite(rows)
