@@ -126,8 +126,8 @@ class NativeEnvironments:
         """
         # Of environments that were stepped one by one: that often one of them was reset.
         self._starts = int(state["starts"] if "starts" in state else np.max(state["resets"]))
-        self._cut = ~row.last
-        return np.flatnonzero(self._cut).tolist()
+        self._cut = cut = ~row.last
+        return np.flatnonzero(cut).tolist()
 
     def metrics(self) -> dict[str, float]:
         """Nothing: what the pool takes shows in the time of the loop."""
