@@ -26,7 +26,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-os.environ["RLPYT_CHECK"] = "1"  # before processes start: they inherit it
+# Before processes start, which inherit them, and before PyTorch loads.
+os.environ["RLPYT_CHECK"] = "1"
+# oneDNN keeps the newest 1024 primitives, one for each shape of a sequence's segments: tens of MB,
+# which fill slowly and would hide what else grows.
+os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] = "32"
 
 from rlpyt import training
 from rlpyt.algos.options import DQNOptions, R2D1Options
