@@ -9,7 +9,7 @@ import torch
 from small_parts import MODELS, chunks_of, collected, everything, make, parameters
 from torch import nn
 
-from rlpyt.algos import learner
+from rlpyt.algos import compiled
 from rlpyt.algos.learner import Learner
 from rlpyt.arrays import tree_leaves
 from rlpyt.errors import StopAsked
@@ -160,13 +160,13 @@ def test_a_compiler_that_the_signal_ended_ends_the_run_as_the_signal_does(asked,
     failed = type("InductorError", (Exception,), {"__module__": "torch._inductor.exc"})
 
     def compiler(*_, **__):
-        def run(*_):
+        def run(**_):
             raise failed("g++ was killed")
 
         return run
 
     monkeypatch.setattr(torch, "compile", compiler)
-    monkeypatch.setattr(learner, "asked_at", lambda: 1.0 if asked else None)
+    monkeypatch.setattr(compiled, "asked_at", lambda: 1.0 if asked else None)
     trained = Learner(nn.Linear(2, 1), Adam, 0.5, compile=True)
     with pytest.raises(StopAsked if asked else failed):
         trained.step(lambda: None, 1e-3)
