@@ -85,7 +85,7 @@ class TrainedAgent:
             )
         if self._given:
             raise UsageError(
-                f"{', '.join(self._given)} was given to load, and a run goes on with the options "
+                f"load was given {', '.join(self._given)}, and a run goes on with the options "
                 "that it began with; load it without to learn on, or start a run with "
                 "init_from=its folder"
             )
@@ -338,7 +338,8 @@ def load(
     given = {name: x for name, x in given.items() if x is not None}
     agent._set(with_options(run, given), model)
     agent.env_steps, agent.folder = found.env_steps, found.folder
-    agent._weights, agent._saved, agent._given = found.weights, found.spaces, list(given)
+    agent._weights, agent._saved = found.weights, found.spaces
+    agent._given = [name for name, x in given.items() if with_options(run, {name: x}) != run]
     if found.folder is not None and (best or found.folder != Path(path)):
         agent._older = found.env_steps < checkpoint.steps(found.folder / "checkpoints")
     return agent

@@ -10,7 +10,7 @@ from rlpyt.resolve import Resolved
 from rlpyt.run import Run
 
 LARGE = 1e9  # bytes of a replay whose saving is told of
-MANY = 1000  # updates after a window, from which on that is told of
+MANY = 1000  # updates after a window, above which that is told of
 DISK_SPEED = 150e6  # bytes a second, written, hashed and synced: measured, to the nearest 50 MB
 
 
@@ -92,7 +92,7 @@ def _windows(run: Run) -> list[str]:
             "ends with its first; --horizon and --num-envs make windows shorter"
         )
     if isinstance(algo, ReplayOptions):
-        updates = int(algo.replay_ratio * rows / algo.rows_per_update)
+        updates = int(algo.replay_ratio * min(rows, run.loop.env_steps) / algo.rows_per_update)
         if updates > MANY:
             lines.append(
                 f"each window of {rows:,} rows is followed by {updates:,} updates, and Ctrl-C "
@@ -159,7 +159,8 @@ def _target(run: Run, updates: int) -> list[str]:
     what = "stays as it began" if not times else f"moves {share:.0%} of its way in all the run"
     line = (
         f"the target network {what}: it follows by --target-tau {algo.target_tau:g} every "
-        f"{algo.target_update_updates:,} updates, and the run makes {updates:,}; lower "
-        f"--target-update-updates{', or raise --target-tau' if times else ''}"
+        f"{algo.target_update_updates:,} updates, and the run makes {updates:,}; raise --env-steps"
+        f"{' or --target-tau' if times else ''}"
+        f"{', or lower --target-update-updates' if algo.target_update_updates > 1 else ''}"
     )
     return [line]

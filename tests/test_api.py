@@ -71,7 +71,7 @@ def test_an_agent_that_was_loaded_with_other_options_does_not_learn_on_without_t
     agent = short()
     other = load(agent.folder, lr=0.5, device=None, eval_max_steps=7)
     assert other.run.algo.lr == 0.5 and other.evaluate(2).lengths.max() <= 16
-    with pytest.raises(UsageError, match="lr, eval_max_steps was given to load"):
+    with pytest.raises(UsageError, match="load was given lr, eval_max_steps"):
         other.learn(100, mode="quiet")
     assert load(agent.folder, device=None).learn(100, mode="quiet").env_steps > agent.env_steps
 

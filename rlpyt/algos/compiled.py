@@ -1,7 +1,7 @@
 """A function of tensors, compiled; and called without what torch.compile puts around each call.
 
-That takes 60 µs a call, as long as half of a small network's update. What it checks is checked here
-too, by the same guards (a tenth of it), so that whatever changes is compiled anew as ever.
+That takes 50 to 60 µs a call, as much as a small network's gradient. What it checks is checked here
+too, by its own guards (25 µs), so that whatever changes is compiled anew as ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from rlpyt.stopping import asked_at
 COMPILED_FILE = 256 << 20  # bytes at most: PyTorch 2.13's C++ headers, compiled once, take 156 MB
 
 
-KEPT = 8  # ways to call a function: minibatches of different sizes each take one
+KEPT = 8  # ways to call a function that are kept: minibatches of other sizes are other ways
+
+
+CHANGES = {
+    *("STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL", "STORE_DEREF"),
+    *("DELETE_ATTR", "DELETE_SUBSCR", "DELETE_GLOBAL", "DELETE_DEREF"),
+}
+"""Instructions of Python that change something beside a function's own variables."""
+
+Held = tuple[dict[str, Any], str, object]  # of a module: where it lies, its name, what lies there
 
 
 class Called(NamedTuple):
@@ -37,9 +46,9 @@ class Called(NamedTuple):
 class Direct(NamedTuple):
     """How one graph, all that a function is, is called by itself."""
 
-    holds: Callable[[dict[str, Any]], bool]  # whether all is as when it was compiled
-    call: Callable[[Any], Sequence[Tensor]]  # of what is given to the function
-    buffers: list[tuple[nn.Module, str, Tensor]]  # that it reads: another may take the place of one
+    holds: Callable[[dict[str, Any]], bool]  # whether the arguments of `_call` are as then
+    call: Callable[[Any], Sequence[Tensor]]  # of the tuple `given`
+    held: list[Held]  # what must still lie where it lay: no guard looks at which one it is
 
 
 @final
@@ -50,8 +59,8 @@ class Compiled:
     compiles the passes forward and backward one by one.
 
     Args:
-        function: of trees of tensors; returns one tensor.
-        module: holds every network that it runs.
+        function: of trees of tensors, and of functions; returns one tensor.
+        module: holds every network that it runs; more may be put into it.
         vectors: other tensors that it reads or writes, the same ones at every call; at least one.
     """
 
@@ -77,54 +86,63 @@ class Compiled:
         backend = _called_from_cpp if on_cpu else _called
         self._compiled: Any = torch.compile(_call, dynamic=False, backend=backend)
         self._directs: list[Direct] = []
+        self._refused = 0  # calls that were looked at in vain
 
     def __call__(self, *given: Any) -> Tensor:
         arguments = {"function": self._function, "given": given}
-        for holds, call, buffers in self._directs:
-            if holds(arguments) and all(part._buffers[name] is x for part, name, x in buffers):
-                return call(given)[0]
+        for direct in self._directs:
+            if direct.holds(arguments):
+                if all(place.get(name) is x for place, name, x in direct.held):
+                    return direct.call(given)[0]
+                self._directs.remove(direct)
+                break
         calls.clear()
         try:
             result = self._compiled(**arguments)
+            seen = list(calls)
         except Exception as error:
             # Ctrl-C in a terminal, and torchrun, reach the C++ compiler that PyTorch started, too.
             if asked_at() is None or not type(error).__module__.startswith("torch._"):
                 raise
             raise StopAsked("compiling was given up") from error
-        if len(calls) == 1 and len(self._directs) < KEPT:
-            self._directs += self._found(calls.pop(), arguments, result)
-        calls.clear()
+        finally:
+            calls.clear()
+        if len(seen) == 1 and len(self._directs) + self._refused < KEPT:
+            found = self._found(seen[0], arguments, result)
+            self._directs += found
+            self._refused += not found
         return result
 
     def _found(self, called: Called, arguments: dict[str, Any], result: Tensor) -> list[Direct]:
-        """How to repeat a call; nothing where it was more than a graph of known tensors.
+        """How to repeat a call; nothing where it was more than a graph of tensors that are known.
 
-        Parameters are known by being ones: they change in place, or not at all.
+        A tensor is known by the one place where it lies: among what is given, or in a module.
         """
         graph, inputs, outputs = called
         holds = _guards(arguments)
         if holds is None or len(outputs) != 1 or outputs[0] is not result:
             return []
-        places = {id(x): place for place, x in _tensors(arguments["given"], "given")}
-        known = {id(x) for x in self._vectors}
-        buffers = {
-            id(x): (part, name, x)
-            for part in self._module.modules()
-            for name, x in part._buffers.items()
-            if x is not None
-        }
-        found, own, read = [], [], []
+        given = list(_tensors(arguments["given"], "given"))
+        lying = list(_lying(self._module))
+        places = {id(x): place for place, x in given}
+        lies = {id(x): (place, name, x) for place, name, x in lying}
+        fixed = {id(x) for x in self._vectors}
+        held: list[Held] = [at for at in lying if isinstance(at[2], nn.Module)]
+        names, own = [], []
         for x in inputs:
-            if (place := places.get(id(x))) is None:
-                if id(x) in buffers:
-                    read.append(buffers[id(x)])
-                elif id(x) not in known and not isinstance(x, nn.Parameter):
+            if id(x) in places:
+                if sum(id(x) == id(other) for _, other in given) > 1 or id(x) in lies:
                     return []
-                place = f"own[{len(own)}]"
-                own.append(x)
-            found.append(place)
-        expression = f"lambda given: graph({', '.join(found)})"
-        return [Direct(holds, eval(expression, {"graph": graph, "own": own}), read)]
+                names.append(places[id(x)])
+                continue
+            if id(x) in lies:
+                held += [at for at in lying if at[2] is x]
+            elif id(x) not in fixed:
+                return []
+            names.append(f"own[{len(own)}]")
+            own.append(x)
+        expression = f"lambda given: graph({', '.join(names)})"
+        return [Direct(holds, eval(expression, {"graph": graph, "own": own}), held)]
 
 
 calls: list[Called] = []
@@ -161,11 +179,18 @@ def _guards(arguments: dict[str, Any]) -> Callable[[dict[str, Any]], bool] | Non
     None: it does more than to call a graph, or this PyTorch does not tell.
     """
     from torch._dynamo import eval_frame
+    from torch._inductor import config as inductor
 
+    if inductor.triton.cudagraphs:  # they count calls of torch.compile's wrapper
+        return None
     try:
         for entry in eval_frame._debug_get_cache_entry_list(_call.__code__):
-            if entry.guard_manager.check(arguments):
-                return entry.guard_manager.check if _only_calls_a_graph(entry.code) else None
+            manager = entry.guard_manager
+            if manager.check(arguments):
+                if manager.cache_entry is None or not _only_calls_a_graph(entry.code):
+                    return None
+                # Without its entry it is void: what it knew by its address is gone.
+                return lambda given: manager.cache_entry is not None and manager.check(given)
     except AttributeError:
         pass
     return None
@@ -177,14 +202,18 @@ def _only_calls_a_graph(code: CodeType) -> bool:
     Beside the graph it calls, in PyTorch 2.13, two functions that note the time.
     """
     names = [instruction.opname for instruction in get_instructions(code)]
-    calls = [name for name in names if name.startswith("CALL") and "INTRINSIC" not in name]
+    called = [name for name in names if name.startswith("CALL") and "INTRINSIC" not in name]
     graphs = sum(name.startswith("__compiled_fn") for name in code.co_names)
     noted = sum(name.startswith("record_pregraph_bytecode") for name in code.co_names)
-    return (
-        graphs == 1
-        and len(calls) == 1 + noted
-        and not {"STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL"} & {*names}
-    )
+    return graphs == 1 and len(called) == 1 + noted and not CHANGES & {*names}
+
+
+def _lying(module: nn.Module) -> Iterator[Held]:
+    """Every module, parameter and buffer in a module."""
+    for part in module.modules():
+        for place in (part._modules, part._parameters, part._buffers):
+            for name, x in place.items():
+                yield place, name, x
 
 
 def _tensors(tree: Any, place: str) -> Iterator[tuple[str, Tensor]]:

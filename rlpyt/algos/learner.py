@@ -21,6 +21,9 @@ Loss = Callable[..., tuple[Tensor, Tensor]]
 class Learner:
     """Backward, clip, step, over all parameters of an agent as one vector.
 
+    Attributes:
+        read: every module that the loss reads; what it reads beside the networks may be added.
+
     Args:
         module: whose parameters are trained; already on its device.
         optimizer: Adam or RMSprop of `models.flat`.
@@ -47,8 +50,8 @@ class Learner:
         self.max_grad_norm = max_grad_norm or float("inf")
         self.updates = 0
         vectors = self.parameters.vector, self.parameters.gradient
-        whole = within or module
-        self._gradient = Compiled(self._traced, whole, vectors) if compile else self._eager
+        self.read = nn.ModuleList([within or module])
+        self._gradient = Compiled(self._traced, self.read, vectors) if compile else self._eager
         alone = self.ranks.size == 1
         self._reduction = None if alone else Reduction(self.parameters, self.ranks, not compile)
 

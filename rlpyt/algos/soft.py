@@ -38,6 +38,8 @@ class SoftLearning(QValueLearning):
         self._learned = fixed is None
         optimizer = optimizer_of(replace(options, adam_beta1=0.9)) if self._learned else None
         self.temperature = Temperature(initial, agent.device, optimizer)
+        for learner in (self.learner, self.actor_learner):
+            learner.read.append(self.temperature)
         # TQC pools the quantiles of all critics, REDQ takes the least of a few; both are judged by
         # the mean of all.
         self._pools = options.values == "quantile"

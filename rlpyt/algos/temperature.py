@@ -22,6 +22,8 @@ class Temperature(nn.Module):
         optimizer: moves the logarithm; None: it stays as it is.
     """
 
+    value: Tensor
+
     def __init__(
         self,
         initial: float,
@@ -31,8 +33,7 @@ class Temperature(nn.Module):
         super().__init__()
         self.optimizer: Any = None
         if optimizer is None:
-            # A parameter, which a compiled update takes for one that stays (algos/compiled.py).
-            self.value = nn.Parameter(torch.tensor(float(initial), device=device), False)
+            self.register_buffer("value", torch.tensor(float(initial), device=device))
         else:
             self.log_temperature = nn.Parameter(torch.tensor(log(initial), device=device))
             self.optimizer = optimizer(FlatParameters(self))

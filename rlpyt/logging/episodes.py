@@ -84,7 +84,7 @@ class Episodes:
         env_steps = self.env_steps + live.sum(1).cumsum()  # [T], when each row arrived
         self.env_steps = int(env_steps[-1])
         episodes = []
-        empty = rows.cut[:-1] & last[:-1]  # behind these a cut ends nothing
+        empty = rows.first[:-1] & last[:-1]  # of no episode: behind these a cut ends nothing
         self._line.add_cut(int(np.count_nonzero(cut & ~empty)))
         found = self._whole(self._segments(reward, live, events, cut), events)
         for t, b, raw_return, length in found:

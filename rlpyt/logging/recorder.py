@@ -128,12 +128,15 @@ class Recorder:
 
     def state(self) -> dict[str, np.ndarray]:
         """What was recorded since the last line: [count, sum] of each tag."""
-        return {tag: np.array(sums, np.float64) for tag, sums in self._read().items()}
+        sums: dict[str, tuple[int, float]] = self._read()
+        if self._counts is not None:
+            sums |= {tag: (1, x) for tag, x in self._counts().items()}
+        return {tag: np.array(pair, np.float64) for tag, pair in sums.items()}
 
     def load(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a `state()`."""
         self._sums = {tag: (int(count), float(total)) for tag, (count, total) in state.items()}
-        self._vectors = {}
+        self._vectors, self._counts = {}, None
 
     def _read(self) -> dict[str, tuple[int, float]]:
         """The sums as numbers: one transfer for each device."""

@@ -150,13 +150,13 @@ class InProcess:
                 self._calls.name(error, b, f"step({action!r})")
                 raise
         next_row.reward[...] = self._rewards_read
-        if cut:
+        lost = [*cut, *self._begun_anew(next_row)]
+        if lost:
             # Not earlier: where a reset fails, who comes after this process finds them open.
-            row.truncated[cut] = next_row.cut[cut] = True
+            row.truncated[lost] = next_row.first[lost] = next_row.cut[lost] = True
+            next_row.terminated[lost] = next_row.truncated[lost] = False
+            self._ended = [x for x in self._ended if x[0] not in lost]
             self._cut = []
-        if self._not_finite is not None:
-            for b in self._not_finite.columns(next_row):
-                self._give_up(row, next_row, b)
         if heart is not None:
             heart.rest()
 
@@ -294,14 +294,19 @@ class InProcess:
             self._calls.name(error, b, f"step({action!r})")
             raise
 
-    def _give_up(self, row: Row, next_row: Row, b: int) -> None:
-        """Cut an episode whose step, of the action of `row`, gave what is not finite."""
-        self._tell_of_lost(next_row, b)
-        self._reset(next_row, b)  # where it fails, who comes after this process cuts the episode
-        row.truncated[b] = True
-        next_row.first[b] = next_row.cut[b] = True
-        next_row.terminated[b] = next_row.truncated[b] = False
-        self._ended = [x for x in self._ended if x[0] != b]
+    def _begun_anew(self, row: Row) -> list[int]:
+        """Reset the columns of a row that arrived in which something is not finite.
+
+        Returns:
+            These columns.
+        """
+        if self._not_finite is None:
+            return []
+        given_up = self._not_finite.columns(row)
+        for b in given_up:
+            self._tell_of_lost(row, b)
+            self._reset(row, b)
+        return given_up
 
     def _tell_of_lost(self, row: Row, b: int) -> None:
         """Tell of what arrived in column b and is not finite; raise where nothing else does."""

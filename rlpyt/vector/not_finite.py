@@ -17,10 +17,8 @@ from rlpyt.errors import EnvironmentFault
 from rlpyt.rows import Row
 from rlpyt.vector.lost import Blank
 
-MOST = 10  # episodes of an environment in a row without one finite step; then the run ends
-MOST_ROWS = (
-    10_000  # of a pool in a row of which every column was given up; as long as episodes last
-)
+MOST_EPISODES = 10  # of an environment, in a row without one finite step; then the run ends
+MOST_ROWS = 10_000  # of a pool, in a row with every column given up; as long as episodes last
 
 
 @final
@@ -72,7 +70,7 @@ class NotFinite:
         )
 
     def count(self, b: int, reset: int, steps: int) -> None:
-        """Raise where column b has begun MOST episodes in a row without one finite step.
+        """Raise where column b has begun MOST_EPISODES episodes in a row without one finite step.
 
         Args:
             reset: number of that by which the episode began.
@@ -81,10 +79,10 @@ class NotFinite:
         before, in_vain = self._in_vain[b]
         in_vain = in_vain + 1 if steps < 2 and before == reset - 1 else 1
         self._in_vain[b] = reset, in_vain
-        if in_vain == MOST:
+        if in_vain == MOST_EPISODES:
             raise EnvironmentFault(
-                f"{MOST} episodes in a row have ended with their first step, not finite; mend the "
-                "environment: there is nothing of it that --nan-policy drop could keep"
+                f"{MOST_EPISODES} episodes in a row have ended with their first step, not finite; "
+                "mend the environment: there is nothing that --nan-policy drop could keep"
             )
 
 
@@ -124,8 +122,10 @@ class Dropped:
             self._not_finite.tell(row, b, "a row of its pool")
             gone[b] = True
         sent = row if self._sent is None else self._sent
+        over = sent.last & ~self._gone  # by themselves: what follows cuts nothing
         for b in np.flatnonzero(gone).tolist():
             self._blank.write(sent[b : b + 1], row[b : b + 1])
+            row.cut[b] = not over[b]
         self._empty = self._empty + 1 if gone.all() else 0
         if self._empty == MOST_ROWS:
             raise EnvironmentFault(

@@ -35,6 +35,16 @@ class Scaled(nn.Module):
         return self.linear(rows.x) * self.scale + self.bias + noise
 
 
+class Teacher:
+    """A loss that holds a network."""
+
+    def __init__(self) -> None:
+        self.network = nn.Linear(2, 2)
+
+    def loss(self, x: Tensor) -> Tensor:
+        return (x - self.network(x)).square().mean()
+
+
 def rows(n: int = 4) -> Any:
     return Rows(torch.randn(n, 3), None)
 
@@ -78,10 +88,55 @@ def test_what_was_given_first_is_not_kept(graphs: list[Any]) -> None:
     assert len(own) == 3 and all(x is not first.x for x in own)
 
 
+def test_a_tensor_that_is_given_twice_is_not_taken_for_the_other(graphs: list[Any]) -> None:
+    module = Scaled()
+    function = compiled(lambda a, b: a * module.scale, module)
+    x, y = torch.randn(3), torch.randn(3)
+    for given in ((x, x), (x, x), (x, y), (y, x), (x, None)):
+        torch.testing.assert_close(function(*given), 2 * given[0])
+
+
+def test_losses_with_networks_of_their_own_do_not_answer_for_each_other(graphs: list[Any]) -> None:
+    """As two methods of objects of one class, each of which holds a frozen teacher."""
+    module, teachers = Scaled(), [Teacher() for _ in range(2)]
+    function = compiled(lambda loss, x: loss(module.linear(x)), module)
+    x = torch.randn(4, 3)
+    for _ in range(2):
+        for teacher in teachers:
+            torch.testing.assert_close(function(teacher.loss, x), teacher.loss(module.linear(x)))
+    assert not function._directs
+
+
+def test_what_is_called_in_vain_is_looked_at_a_few_times_only(
+    graphs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, hidden, looks = Scaled(), torch.ones(2), []
+    function = compiled(lambda x: module.linear(x) + hidden, module)
+    found = subject.Compiled._found
+    monkeypatch.setattr(subject.Compiled, "_found", lambda *given: looks.append(1) or found(*given))
+    for _ in range(3 * KEPT):
+        function(torch.randn(4, 3))
+    assert len(looks) == KEPT and not subject.calls
+
+
+def test_after_a_reset_of_the_compiler_it_is_compiled_anew(graphs: list[Any]) -> None:
+    module, given = Scaled(), (rows(), Draws(None))
+    function = compiled(module.plain, module)
+    for _ in range(2):
+        function(*given)
+    torch.compiler.reset()
+    function(*given)
+    assert len(graphs) == 2
+
+
 CHANGES: dict[str, Callable[[Scaled], object]] = {
     "a number": lambda m: setattr(m, "bias", 7.0),
     "a buffer in another's place": lambda m: setattr(m, "scale", torch.tensor(9.0)),
-    "a layer in another's place": lambda m: setattr(m, "linear", nn.Sequential(nn.Linear(3, 2))),
+    "a layer in another's place": lambda m: setattr(m, "linear", nn.Linear(3, 2)),
+    "another kind of layer": lambda m: setattr(m, "linear", nn.Sequential(nn.Linear(3, 2))),
+    "a parameter in another's place": lambda m: setattr(
+        m.linear, "weight", nn.Parameter(torch.ones(2, 3))
+    ),
 }
 
 

@@ -81,8 +81,11 @@ def test_counts_are_those_of_when_a_line_is_written(tmp_path: Path) -> None:
         assert found == {"replay/rows": rows} and "loss/q" not in found
         recorder.record_all(found)
     now["replay/rows"] = 4.0
+    saved = recorder.state()
     assert recorder.write(1) == {"replay/rows": 4.0}
     assert recorder.write(2) == {}
+    recorder.load(saved)  # as where a run was stopped before it wrote the line
+    assert recorder.write(3) == {"replay/rows": 4.0}
     recorder.close()
 
 

@@ -23,7 +23,7 @@ from rlpyt.noise import TRAINING_RESETS, ResetSeeds
 from rlpyt.rows import example_row
 from rlpyt.storage import zeros
 from rlpyt.vector.native import NativeEnvironments
-from rlpyt.vector.not_finite import MOST, MOST_ROWS
+from rlpyt.vector.not_finite import MOST_EPISODES, MOST_ROWS
 from rlpyt.vector.pools import GymnasiumPool, describe_pool
 
 SPOILT: dict[str, Any] = {"env": "small_nans:Spoilt", "num_envs": 4}
@@ -106,6 +106,20 @@ def test_an_end_that_is_not_finite_is_lost_too():
 
 
 @told_of
+def test_where_a_reset_fails_no_episode_of_the_row_is_marked_as_cut_yet():
+    """Who comes after this process finds all of them open, and cuts them."""
+    envs = in_process(lambda b: Broken(b, column=b, calls=(2,)), 2, drop=True)
+    rows = zeros(example_row(envs.spec), (4, 2))
+    envs.reset(rows[0])
+    envs.send(rows[0], rows[1])
+    envs._envs[1].reset = None
+    with pytest.raises(TypeError, match="not callable"):
+        envs.send(rows[1], rows[2])
+    assert not rows.last.any() and not rows.cut.any()
+    assert envs.cut(rows[1]) == [0, 1]
+
+
+@told_of
 def test_a_reset_that_is_not_finite_gives_way_to_the_next():
     """Calls 0 and 5, of which the second follows an episode's end: nothing is lost by either."""
     envs = in_process(lambda b: Broken(b, calls=(0, 6)), 2, drop=True)
@@ -121,7 +135,9 @@ def test_a_reset_that_is_not_finite_gives_way_to_the_next():
 def test_where_nothing_is_finite_the_run_ends():
     for ever in (0, 1):  # from the first reset on, from the first step on
         envs = in_process(lambda b, ever=ever: Broken(b, ever=ever), 2, drop=True)
-        with pytest.raises(EnvironmentFault, match=rf"environment 1 of 2 .*{MOST} episodes in a"):
+        with pytest.raises(
+            EnvironmentFault, match=rf"environment 1 of 2 .*{MOST_EPISODES} episodes in a"
+        ):
             step(envs, 100)
 
 
@@ -255,6 +271,15 @@ def test_a_pools_column_is_of_no_episode_until_the_pool_begins_the_next():
 
 def test_control_a_pools_row_is_not_finite_without():
     assert not finite(collected(native(False, calls=(2,)), 12))
+
+
+@told_of
+def test_a_pools_episode_that_ended_by_itself_counts_where_its_reset_is_lost():
+    """Call 5, the reset behind row 4: the rows of no episode that follow cut nothing."""
+    rows, episodes = collected(native(True, calls=(5,)), 12), Episodes(3)
+    assert [(x.column, x.length) for x in episodes.count(rows)][:3] == [(0, 4), (1, 4), (2, 4)]
+    assert (rows.first & rows.last)[5:8, 1].all() and not rows.cut[5, 1]
+    assert "rollout/episodes_cut" not in episodes.line()
 
 
 @told_of
