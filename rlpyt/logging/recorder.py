@@ -127,11 +127,14 @@ class Recorder:
         self._csv.close()
 
     def state(self) -> dict[str, np.ndarray]:
-        """What was recorded since the last line: [count, sum] of each tag."""
+        """What was recorded since the last line: [count, sum] of each tag, by name.
+
+        The order of first records would tell a resumed run from one that never stopped.
+        """
         sums: dict[str, tuple[int, float]] = self._read()
         if self._counts is not None:
             sums |= {tag: (1, x) for tag, x in self._counts().items()}
-        return {tag: np.array(pair, np.float64) for tag, pair in sums.items()}
+        return {tag: np.array(sums[tag], np.float64) for tag in sorted(sums)}
 
     def load(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a `state()`."""
