@@ -19,6 +19,7 @@ from rlpyt.means import Means
 
 QUEUED_LINES = 64  # an hour of lines of a backend that hangs; later ones are dropped and counted
 CLOSE_SECONDS = 5.0
+NOW = "now/"  # before the tag of a count, in what is saved
 
 
 class Sink(Protocol):
@@ -127,19 +128,17 @@ class Recorder:
         self._csv.close()
 
     def state(self) -> dict[str, np.ndarray]:
-        """What was recorded since the last line: [count, sum] of each tag, by name.
-
-        The order of first records would tell a resumed run from one that never stopped.
-        """
-        sums: dict[str, tuple[int, float]] = self._read()
-        if self._counts is not None:
-            sums |= {tag: (1, x) for tag, x in self._counts().items()}
-        return {tag: np.array(sums[tag], np.float64) for tag in sorted(sums)}
+        """What was recorded since the last line, [count, sum] of each tag, and counts of now."""
+        saved = {tag: np.array(sums, np.float64) for tag, sums in self._read().items()}
+        counts = {} if self._counts is None else self._counts()
+        return saved | {NOW + tag: np.array(x, np.float64) for tag, x in counts.items()}
 
     def load(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a `state()`."""
-        self._sums = {tag: (int(count), float(total)) for tag, (count, total) in state.items()}
-        self._vectors, self._counts = {}, None
+        counts = {k.removeprefix(NOW): float(x) for k, x in state.items() if k.startswith(NOW)}
+        sums = {tag: x for tag, x in state.items() if not tag.startswith(NOW)}
+        self._sums = {tag: (int(count), float(total)) for tag, (count, total) in sums.items()}
+        self._vectors, self._counts = {}, (lambda: counts) if counts else None
 
     def _read(self) -> dict[str, tuple[int, float]]:
         """The sums as numbers: one transfer for each device."""
