@@ -17,6 +17,7 @@ LAYERS = [
     ["cli"],
     ["launch"],
     ["api"],
+    ["trained_agent"],
     ["view"],
     ["training"],
     ["header", "presets", "runner"],

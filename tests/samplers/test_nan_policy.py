@@ -112,7 +112,7 @@ def test_where_a_reset_fails_no_episode_of_the_row_is_marked_as_cut_yet():
     rows = zeros(example_row(envs.spec), (4, 2))
     envs.reset(rows[0])
     envs.send(rows[0], rows[1])
-    envs._envs[1].reset = None
+    envs._singles.envs[1].reset = None
     with pytest.raises(TypeError, match="not callable"):
         envs.send(rows[1], rows[2])
     assert not rows.last.any() and not rows.cut.any()
