@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -81,9 +82,8 @@ class Command:
     """
 
     def __init__(self, *argv: str, before: Callable[[], object] | None = None) -> None:
-        self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
-        streams = Streams(self._out.fileno(), self._err.fileno())
-        self._process = start(_command, dict(os.environ), streams, argv, before)
+        self._folder = Path(tempfile.mkdtemp())
+        self._process = start(_command, dict(os.environ), self._folder, argv, before)
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -102,11 +102,7 @@ class Command:
     def communicate(self, timeout: float) -> tuple[str, str]:
         """What it has written to standard output and error."""
         self.wait(timeout)
-        found = []
-        for file in (self._out, self._err):
-            file.seek(0)
-            found.append(file.read().decode())
-        return found[0], found[1]
+        return (self._folder / "out").read_text(), (self._folder / "err").read_text()
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -120,13 +116,18 @@ class Command:
     def __exit__(self, *error: object) -> None:
         self.kill()
         self._process.join(10)
-        self._out.close()
-        self._err.close()
+        shutil.rmtree(self._folder)
 
 
 def _command(
-    environ: dict[str, str], _: Streams, argv: tuple[str, ...], before: Callable[[], object] | None
+    environ: dict[str, str],
+    folder: Path,
+    argv: tuple[str, ...],
+    before: Callable[[], object] | None,
 ) -> None:
+    for number, name in enumerate(("out", "err"), 1):
+        with open(folder / name, "wb") as file:
+            os.dup2(file.fileno(), number)
     become(environ)
     from rlpyt.__main__ import run
 

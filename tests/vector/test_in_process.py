@@ -465,7 +465,8 @@ def test_a_column_that_cannot_be_brought_back_is_cut_and_the_others_go_on(how, r
     state = saved(stopped.snapshot())
     resumed = in_process(make, 3)
     if how == "raises":
-        resumed._envs[1].reset = _raise_once(type(resumed._envs[1]).reset, resumed._envs[1])
+        env = resumed._singles.envs[1]
+        env.reset = _raise_once(type(env).reset, env)
     longer = tree_map(lambda x: np.concatenate([x, np.zeros((6, *x.shape[1:]), x.dtype)]), rows)
     seen = rows.observation[4].copy()
     assert resumed.restore(state, longer[4]) == [1]
