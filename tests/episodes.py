@@ -15,9 +15,11 @@ import torch
 
 from rlpyt.arrays import namedarraytuple, tree_leaves
 from rlpyt.block import Block
+from rlpyt.replays.drawn import Drawn
 from rlpyt.ring import Ring
 from rlpyt.rows import Row, Window
 
+ONE = range(1)
 GOES_ON, TERMINATED, TRUNCATED, BOTH = range(4)
 READS = frozenset({"observation", "reward", "first", "previous_action"})
 Seen = namedarraytuple("Seen", ["image", "count"])
@@ -211,3 +213,26 @@ def check(
         for state in tree_leaves(window.kept_state(0)):
             step = owner[b].row(s, b)
             assert (state[i] == step.episode.seen[step.t]).all()
+
+
+def filled(rows: int, ending: float = 0.2, **options: Any) -> tuple[Ring, list[Environments]]:
+    """A ring into which so many rows of each column were written."""
+    ring = make_ring(**{"capacity": 40, "num_envs": 3, "horizon": 4} | options)
+    blocks, rng = [Environments(block) for block in ring.blocks], np.random.default_rng(0)
+    for environments in blocks:
+        write(environments, rows, rng, ending)
+    return ring, blocks
+
+
+def write(environments: Environments, rows: int, rng: Any = None, ending: float = 0.0) -> None:
+    """So many rows of each column; a row that begins no episode ends one by chance."""
+    rng, width = rng or np.random.default_rng(0), len(environments.columns)
+    while rows > 0:
+        shape = min(rows, environments.block.ring.horizon), width
+        environments.run(np.where(rng.random(shape) < ending, rng.integers(1, 4, shape), 0))
+        rows -= shape[0]
+
+
+def items_of(drawn: Drawn) -> list[tuple[int, int]]:
+    """(start, column) of every item of a draw."""
+    return list(zip(drawn.starts.tolist(), drawn.columns.tolist(), strict=True))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rlpyt.algos.appo import APPO
 from rlpyt.algos.impala import IMPALA
+from rlpyt.algos.options import PPOOptions
 from rlpyt.algos.windows import Sample, fold
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.build import Parts, build
@@ -56,6 +57,13 @@ class ChanceEnv(gymnasium.Env):
         kind = self.np_random.random()
         terminated, truncated = kind < self.end / 2, self.end / 2 <= kind < self.end
         return self._observation(), reward, bool(terminated), bool(truncated), {}
+
+
+def run_of(num_envs: int, memory: Any = "none", env: str = "CartPole-v1", **options: Any) -> Run:
+    """A run of PPO in windows of 5 rows, of which each is a minibatch; nothing is evaluated."""
+    algo = PPOOptions(horizon=5, minibatch_size=5, **options)
+    loop = LoopOptions(seed=7, eval_episodes=0)
+    return Run(EnvOptions(env, num_envs=num_envs), algo, ActorCriticOptions(memory=memory), loop)
 
 
 def make(

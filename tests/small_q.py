@@ -10,11 +10,12 @@ import torch
 
 from rlpyt import returns
 from rlpyt.agents.normalizers import ObservationNormalizer
-from rlpyt.agents.q_learning import QLearningAgent
+from rlpyt.agents.q_learning import Draw, QLearningAgent
 from rlpyt.algos.options import DQNOptions, QLearningOptions, R2D1Options
 from rlpyt.algos.r2d1 import R2D1
 from rlpyt.algos.replay_learning import Items, items_of
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, example
+from rlpyt.functional.q_values import masked_q
 from rlpyt.models.options import QNetworkOptions
 from rlpyt.models.q_network import QNetwork
 from rlpyt.replays.drawn import Drawn
@@ -23,6 +24,14 @@ from rlpyt.rows import Inputs, Row, Window
 ACTIONS, FEATURES = 4, 3
 SMALL = {"hidden_sizes": (8,), "memory_size": 6}
 FEW = {"num_atoms": 11, "num_quantiles": 7, "num_fractions": 5, "greedy_fractions": 3}
+MODELS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "dueling": {"dueling": True, "head_sizes": (5,)},
+    "noisy": {"noisy": True, "head_sizes": (5,)},
+    "lstm": {"memory": "lstm"},
+    "gru": {"memory": "gru"},
+}
+LARGEST = 1 - 2.0**-24  # of the uniform numbers that noise and torch draw
 
 
 def spec(*, mask: bool = False, actions: int = ACTIONS) -> EnvSpec:
@@ -131,3 +140,25 @@ def learner_of_sequences(
     drawn = OneWindow(window, **replay)
     made: Any = R2D1(agent, options, drawn, 1000, torch.Generator().manual_seed(0))
     return made, drawn
+
+
+def exploring(epsilon: float, **options: Any) -> QLearningOptions:
+    """Options under which epsilon is the same at every step."""
+    return DQNOptions(epsilon_start=epsilon, epsilon_end=epsilon, **options)
+
+
+def greedy_of(agent: QLearningAgent, inputs: Inputs, state: Any) -> torch.Tensor:
+    """The allowed actions of greatest value, by the agent's own values."""
+    z, _ = agent.z(agent.read(inputs), state)
+    return masked_q(agent.returns.value(z), inputs.mask).argmax(-1)
+
+
+def noise_of(agent: QLearningAgent, batch: int, u0: float, u1: float = 0.5) -> torch.Tensor:
+    """The same uniform numbers in every column, [batch, 2 + normals]; normal ones are 0."""
+    uniforms = torch.tensor([u0, u1]).expand(batch, 2)
+    return torch.cat([uniforms, torch.zeros(batch, agent.normals)], -1)
+
+
+def draw_of(actor: Any, noise: torch.Tensor) -> Draw | None:
+    """What an actor takes at a row with this noise, [B, 2 + normals]."""
+    return actor.draws(noise[None].numpy())[0]

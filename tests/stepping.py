@@ -103,6 +103,16 @@ def sampler_of(
     return sampler
 
 
+def stream(sampler: Sampler, windows: int) -> Row:
+    """The rows of consecutive windows as one stream, [windows * T + 1, B]; answers of all but the
+    last."""
+    parts = []
+    for i in range(windows):
+        rows = sampler.collect().rows
+        parts.append(tree_map(np.copy, rows if i == windows - 1 else rows[:-1]))
+    return tree_map(lambda *xs: np.concatenate(xs), *parts)
+
+
 def zeros_of(inputs: Any, drawn: Any) -> torch.Tensor:
     """Action 0 in every column."""
     return torch.zeros(len(inputs.observation), dtype=torch.int64)
@@ -111,3 +121,8 @@ def zeros_of(inputs: Any, drawn: Any) -> torch.Tensor:
 def coin(inputs: Any, drawn: Any) -> torch.Tensor:
     """0 or 1, by the noise alone."""
     return (drawn[:, 0] * 2).long()
+
+
+def by_row(inputs: Any, drawn: Any) -> torch.Tensor:
+    """The parity of the steps observed: an answer that tells which row it is to."""
+    return inputs.observation[:, 2].long() % 2

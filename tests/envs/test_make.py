@@ -3,32 +3,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
-import numpy as np
 import pytest
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from toys import CountEnv, InfoEnv, LengthReturnEnv, MaskEnv, SpaceZooEnv
+from toys import CountEnv, LengthReturnEnv
 
-from rlpyt.envs import registry
-from rlpyt.envs.make import describe, make, probe, require_next_step
+from rlpyt.envs.make import make, require_next_step
 from rlpyt.envs.options import EnvOptions
-from rlpyt.envs.spec import Composite, Discrete, MultiDiscrete
-from rlpyt.errors import EnvironmentFault, UsageError
+from rlpyt.errors import UsageError
 
 
 def of(env, **options) -> EnvOptions:
     """Options of an environment that is given as a callable."""
     return EnvOptions(env, **options)
-
-
-BIT = spaces.Discrete(2)
-
-
-def zoo(observation: spaces.Space = BIT, action: spaces.Space = BIT):
-    return lambda: SpaceZooEnv(observation, action)
-
-
-# Making
 
 
 def test_an_id_keeps_its_time_limit_and_loses_the_checkers():
@@ -161,56 +147,11 @@ def test_a_misspelt_environment_is_refused_with_the_nearest(env, message):
         make(EnvOptions(env))
 
 
-def test_what_an_environment_lacks_is_known_without_making_it(monkeypatch):
-    there = registry.importlib.util.find_spec
-    for package, env in (
-        ("Box2D", "LunarLander-v3"),
-        ("mujoco", "Ant-v5"),
-        ("jax", "phys2d/CartPole-v1"),
-    ):
-        monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: object())
-        assert registry.lacks(env) == registry.lacks("CartPole-v1") == ""
-        monkeypatch.setattr(
-            registry.importlib.util,
-            "find_spec",
-            lambda name, package=package: None if name == package else there(name),
-        )
-        assert registry.lacks(env).startswith(
-            f"needs {package}, which is not installed: pip install"
-        )
-        assert registry.lacks("CartPole-v1") == ""
-
-
 def test_an_import_error_inside_a_user_module_is_left_as_it_is(tmp_path: Path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "broken_envs.py").write_text("import no_such_package_at_all\n")
     with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
         make(EnvOptions("broken_envs:make"))
-
-
-@pytest.mark.parametrize(
-    ("package", "env", "line"),
-    [
-        ("mujoco", "HalfCheetah-v5", r"pip install 'rlpyt\[mujoco\]'"),
-        ("Box2D", "LunarLander-v3", r"pip install 'rlpyt\[box2d\]'"),
-        ("ale_py", "ALE/Pong-v5", r"pip install 'rlpyt\[atari\]'"),
-        ("ale_py", "PongNoFrameskip-v4", r"pip install 'rlpyt\[atari\]'"),
-    ],
-)
-def test_a_missing_package_is_answered_with_what_installs_it(package, env, line, monkeypatch):
-    ours = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d", "rlpyt.envs.atari")
-    for name in list(sys.modules):
-        if name.partition(".")[0] == package or name.startswith(ours):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)  # importing it raises ImportError
-    with pytest.raises(UsageError, match=line):
-        make(EnvOptions(env))
-
-
-def test_the_registered_ids_leave_out_what_gymnasium_only_remembers():
-    ids = registry.registered()
-    assert "CartPole-v1" in ids
-    assert "HalfCheetah-v3" not in ids
 
 
 def first_value_only(env):
@@ -279,110 +220,8 @@ def test_a_protocol_is_for_atari_alone():
         make(EnvOptions("CartPole-v1", protocol="mnih2015"))
 
 
-# Describing
-
-
-def test_a_probe_is_closed_again():
-    closed = []
-
-    class Closing(CountEnv):
-        def close(self):
-            closed.append(True)
-
-    spec = probe(of(Closing))
-    assert closed == [True]
-    assert spec.id.endswith("Closing")
-
-
-class Exits(CountEnv):
-    def __init__(self, where="init"):
-        super().__init__()
-        self.where = where
-        if where == "init":
-            sys.exit(0)
-
-    def close(self):
-        sys.exit(0)
-
-
-@pytest.mark.parametrize(("where", "says"), [("init", "was made"), ("close", "spaces")])
-def test_one_that_would_end_the_process_while_it_is_looked_at_is_at_fault(where, says):
-    with pytest.raises(EnvironmentFault, match=rf"{says}.* raised SystemExit\(0\)"):
-        probe(EnvOptions(Exits, env_kwargs={"where": where}))
-
-
-def test_a_description_holds_what_the_options_ask_for():
-    spec = probe(of(InfoEnv, info=("steps", "speed.x")))
-    assert spec.env_info == ("steps", "speed.x")
-    assert (spec.mask, spec.frame_stack, spec.frames_per_step) == (None, 1, 1)
-    assert spec.action == Discrete(2)
-
-
-def test_atari_is_described_by_its_protocol():
-    pytest.importorskip("ale_py")
-    spec = probe(EnvOptions("ALE/Pong-v5"))
-    assert (spec.frame_stack, spec.frames_per_step) == (4, 4)
-    assert probe(EnvOptions("ALE/Pong-v5", frame_stack=2)).frame_stack == 2
-
-
 def test_in_evaluation_a_lost_life_ends_nothing():
     pytest.importorskip("ale_py")
     options = EnvOptions("BreakoutNoFrameskip-v4")
     assert make(options).unwrapped.protocol.life_loss
     assert not make(options, role="evaluation").unwrapped.protocol.life_loss
-
-
-def test_a_mask_is_found_in_the_observation_and_leaves_it():
-    spec = probe(of(lambda: MaskEnv(4, "observation")))
-    assert (spec.mask, spec.mask_size) == ("observation", 4)
-    assert isinstance(spec.observation, Composite)
-    assert spec.observation.names == ("state",)
-
-
-def test_a_mask_is_found_in_the_info():
-    spec = probe(of(lambda: MaskEnv(5, "info")))
-    assert (spec.mask, spec.mask_size) == ("info", 5)
-
-
-def test_masks_can_be_left_alone():
-    spec = probe(of(lambda: MaskEnv(4, "observation"), action_mask=False))
-    assert (spec.mask, spec.mask_size) == (None, 0)
-    assert spec.observation.names == ("action_mask", "state")
-
-
-def test_a_mask_covers_every_choice_of_a_multi_discrete_action():
-    mask = spaces.Dict({"action_mask": spaces.MultiBinary(5), "x": spaces.Discrete(2)})
-    spec = probe(of(zoo(mask, spaces.MultiDiscrete([2, 3]))))
-    assert (spec.action, spec.mask_size) == (MultiDiscrete((2, 3), (0, 0)), 5)
-
-
-@pytest.mark.parametrize(
-    "action", [spaces.Discrete(4), spaces.Box(-1.0, 1.0, (5,))], ids=["too many", "nothing to mask"]
-)
-def test_a_mask_that_does_not_fit_the_action_is_refused(action):
-    mask = spaces.Dict({"action_mask": spaces.MultiBinary(5), "x": spaces.Discrete(2)})
-    with pytest.raises(UsageError, match=r"has shape \(5,\).*--no-action-mask"):
-        probe(of(zoo(mask, action)))
-
-
-def test_stacks_are_for_images():
-    image = spaces.Dict({"cam": spaces.Box(0, 255, (8, 8), np.uint8), "x": spaces.Discrete(2)})
-    assert probe(of(zoo(image), frame_stack=3)).frame_stack == 3
-    with pytest.raises(UsageError, match="frame_stack=3 stacks images"):
-        probe(of(CountEnv, frame_stack=3))
-
-
-@pytest.mark.parametrize(
-    "empty", [spaces.Dict({}), spaces.Tuple(()), spaces.Dict({"a": spaces.Tuple(())})]
-)
-def test_an_environment_without_observations_or_actions_is_refused(empty):
-    with pytest.raises(UsageError, match="nothing to observe"):
-        probe(of(zoo(empty)))
-    with pytest.raises(UsageError, match="action space .* is empty"):
-        probe(of(zoo(action=empty)))
-
-
-def test_describing_resets_only_where_an_info_may_hold_a_mask():
-    env = CountEnv()
-    describe(env, of(CountEnv, action_mask=False))
-    assert env.episode == -1
