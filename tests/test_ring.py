@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from interleavings import Stores, verdicts
 
 from rlpyt import block as block_module
 from rlpyt import ring as ring_module
@@ -583,8 +584,8 @@ def test_a_flawed_reader_keeps_torn_items(monkeypatch, flaw):
 # The protocol as a model, under every interleaving.
 
 WORDS = ("arrived", "arrived too", "answered")  # a row in the model
+BEGIN: dict[Any, Any] = {"reserved": 1, "answered": 0}
 VERDICTS = {"kept", "torn", "overtaken", "nothing there"}
-Stores = list[tuple[Any, Any]]
 
 
 def writers_stores(
@@ -598,7 +599,7 @@ def writers_stores(
         ahead: rows in flight that are reserved.
     """
     stores: Stores = []
-    memory: dict[Any, Any] = {"reserved": 1, "answered": 0}
+    memory: dict[Any, Any] = dict(BEGIN)
 
     def arrive(n: int, writer: int) -> Stores:
         return [((word, n % num_slots), (n, writer)) for word in WORDS[:2]]
@@ -617,40 +618,9 @@ def writers_stores(
     write(0)
     if killed is not None:
         del stores[killed:]
-        memory = {"reserved": 1, "answered": 0} | dict(stores)
+        memory = BEGIN | dict(stores)
         write(1)
     return stores
-
-
-def verdicts(stores: Stores, read: Callable[[tuple[Any, ...]], Any]) -> set[str]:
-    """What a reader can come to, over every interleaving of its loads with the writer's stores.
-
-    A load sees the value that its place has, or any that is stored later; of the moments at which
-    it sees the same value, the first leaves the most open and stands for all.
-
-    Args:
-        read: from what was loaded so far to the place to load from next, or to a verdict.
-    """
-    history: dict[Any, list[tuple[int, Any]]] = {"reserved": [(0, 1)], "answered": [(0, 0)]}
-    for moment, (place, value) in enumerate(stores, 1):
-        history.setdefault(place, [(0, None)]).append((moment, value))
-    found: set[str] = set()
-    seen: set[Any] = set()
-    todo: list[tuple[int, tuple[Any, ...]]] = [(0, ())]
-    while todo:
-        state = now, loaded = todo.pop()
-        if state in seen:
-            continue
-        seen.add(state)
-        place = read(loaded)
-        if place in VERDICTS:
-            found.add(place)
-            continue
-        changes = history.get(place, [(0, None)])
-        present = max(i for i, (moment, _) in enumerate(changes) if moment <= now)
-        for moment, value in changes[present:]:
-            todo.append((max(now, moment), (*loaded, value)))
-    return found
 
 
 def reader(
@@ -691,7 +661,8 @@ def explore(flaw: str = "", kills: bool = False) -> set[str]:
         for killed in [None, *range(3, len(stores), 2)] if kills else [None]:
             stores = writers_stores(*setting, killed, ahead)
             for rows_up in ((0, 1), (1, 0)):
-                found |= verdicts(stores, reader(num_slots, 2, margin, rows_up, flaw))
+                read = reader(num_slots, 2, margin, rows_up, flaw)
+                found |= verdicts(stores, read, VERDICTS, BEGIN.get)
     return found
 
 

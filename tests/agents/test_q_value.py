@@ -15,6 +15,8 @@ from small_actor import (
     SHAPE,
     chance_action,
     chance_inputs,
+    equal,
+    noise_of,
     numbers,
     pixels,
     several,
@@ -38,17 +40,6 @@ from rlpyt.samplers.sampler import Sampler
 
 every_algo = pytest.mark.parametrize("name", ALGOS)
 every_model = pytest.mark.parametrize("model", MODELS)
-D = int(np.prod(SHAPE))
-
-
-def noise_of(agent: Any, rows: int, columns: int, seed: int = 0) -> np.ndarray:
-    uniforms, normals = agent.uniforms, agent.normals
-    return Noise(seed, ACTION_NOISE, range(columns), uniforms, normals).rows(0, rows)
-
-
-def equal(one: Any, two: Any) -> bool:
-    pairs = zip(tree_leaves(one), tree_leaves(two), strict=True)
-    return all(torch.equal(x, y) for x, y in pairs)
 
 
 # ---------------------------------------------------------------- values and targets

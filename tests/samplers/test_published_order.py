@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from interleavings import Stores, verdicts
 
 FLAWS = (
     "one buffer",
@@ -13,7 +14,7 @@ FLAWS = (
     "version is stored before the buffer",
 )
 WORDS = 2
-Stores = list[tuple[Any, int]]
+VERDICTS = {"whole", "torn", "again", "none"}
 
 
 def stores_of(flaw: str, versions: int, killed: int | None) -> Stores:
@@ -36,30 +37,6 @@ def stores_of(flaw: str, versions: int, killed: int | None) -> Stores:
     stores = stores[:killed]
     v = max([value for place, value in stores if place == "version"], default=0)
     return stores + [store for w in range(v + 1, versions + 1) for store in one(w)]
-
-
-def verdicts(stores: Stores, read: Callable[[tuple[int, ...]], Any]) -> set[str]:
-    """What a reader can come to, over every interleaving of its loads with the stores."""
-    history: dict[Any, list[tuple[int, int]]] = {}
-    for moment, (place, value) in enumerate(stores, 1):
-        history.setdefault(place, [(0, 0)]).append((moment, value))
-    found: set[str] = set()
-    seen: set[Any] = set()
-    todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
-    while todo:
-        state = now, loaded = todo.pop()
-        if state in seen:
-            continue
-        seen.add(state)
-        place = read(loaded)
-        if place in ("whole", "torn", "again", "none"):
-            found.add(place)
-            continue
-        changes = history.get(place, [(0, 0)])
-        present = max(i for i, (moment, _) in enumerate(changes) if moment <= now)
-        for moment, value in changes[present:]:
-            todo.append((max(now, moment), (*loaded, value)))
-    return found
 
 
 def reader(flaw: str) -> Callable[[tuple[int, ...]], Any]:
@@ -88,7 +65,8 @@ def explored(flaw: str = "") -> set[str]:
     for versions in (3, 5):
         count = len(stores_of(flaw, versions, None))
         for killed in (None, *range(count)):
-            found |= verdicts(stores_of(flaw, versions, killed), reader(flaw))
+            stores = stores_of(flaw, versions, killed)
+            found |= verdicts(stores, reader(flaw), VERDICTS, lambda place: 0)
     return found
 
 
