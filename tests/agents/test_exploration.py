@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_q import (
-    ACTIONS,
-    chance_inputs,
-    draw_of,
-    greedy_of,
-    noise_of,
-    small_agent,
-    spec,
-)
+from small_q import ACTIONS, chance_inputs, draw_of, greedy_of, noise_of, small_agent, spec
 
 from rlpyt import rules
 from rlpyt.agents.exploration import Epsilon
@@ -26,6 +18,55 @@ from rlpyt.models.options import QNetworkOptions
 from rlpyt.noise import ACTION_NOISE, Noise
 from rlpyt.rows import Window, example_row
 from rlpyt.samplers.sampler import Sampler
+
+
+def test_epsilon_counts_environment_steps_from_the_start_of_learning():
+    """B167, B217: whatever was asked before, and however many updates were made."""
+    options = DQNOptions(
+        epsilon_start=0.9, epsilon_end=0.1, epsilon_steps=1000, learning_starts=500
+    )
+    epsilon = Epsilon(options, 2)
+    expected = {0: 0.9, 499: 0.9, 500: 0.9, 1000: 0.5, 1250: 0.3, 1500: 0.1, 10**9: 0.1}
+    for env_steps, value in [*expected.items(), *reversed(expected.items())]:
+        assert epsilon(env_steps) == pytest.approx([value, value])
+    agent = small_agent(options, num_envs=2)
+    assert agent.epsilon.tolist() == pytest.approx([0.9, 0.9])
+    agent.set_exploration(1250)  # as a resumed run does, without the windows before
+    assert agent.epsilon.tolist() == pytest.approx([0.3, 0.3])
+
+
+def test_without_steps_epsilon_falls_at_once():
+    """ANCESTOR W38 was a division by 0 where a schedule's bounds are equal."""
+    epsilon = Epsilon(DQNOptions(epsilon_steps=0, learning_starts=0, epsilon_end=0.2), 1)
+    assert epsilon(0) == pytest.approx(1.0) and epsilon(1) == pytest.approx(0.2)
+
+
+def test_the_apex_ladder_is_the_papers():
+    """Horgan et al. (2018), section 4.1: 0.4^(1 + 7 i / (N - 1))."""
+    options = DQNOptions(epsilon_ladder="apex", learning_starts=0, epsilon_steps=10)
+    found = Epsilon(options, 8)(10)
+    assert found == pytest.approx([0.4**k for k in range(1, 9)])
+    half = Epsilon(options, 8)(5)
+    assert half == pytest.approx(0.5 + 0.5 * found)
+    with pytest.raises(UsageError, match="more environments"):
+        rules.check(options, QNetworkOptions(), 1, 10_000)
+
+
+def test_the_log_ladder_is_the_originals():
+    """ANCESTOR 2.5: 0.0005 to 0.1 over 4 environments, ascending."""
+    options = DQNOptions(
+        epsilon_ladder="log",
+        epsilon_end_min=0.0005,
+        epsilon_end=0.1,
+        learning_starts=0,
+        epsilon_steps=10,
+    )
+    assert Epsilon(options, 4)(0) == pytest.approx([1.0] * 4)
+    assert Epsilon(options, 4)(10) == pytest.approx([0.0005, 0.0029, 0.0171, 0.1], rel=0.02)
+    for least in (0.0, 0.2):
+        other = dataclasses.replace(options, epsilon_end_min=least)
+        with pytest.raises(UsageError, match=f"epsilon_end_min={least}"):
+            rules.check(other, QNetworkOptions(), 4, 10_000)
 
 
 def test_each_environment_is_answered_at_random_as_often_as_its_own_epsilon_says():
@@ -95,52 +136,3 @@ def test_others_than_the_training_environments_are_answered_with_the_mean_epsilo
         actor = agent.evaluation(stochastic=True)
         action, _, _ = actor.act(inputs, (), draw_of(actor, noise_of(agent, 1, u0, u1)))
         assert (int(action) != greedy) == moved
-
-
-def test_epsilon_counts_environment_steps_from_the_start_of_learning():
-    """B167, B217: whatever was asked before, and however many updates were made."""
-    options = DQNOptions(
-        epsilon_start=0.9, epsilon_end=0.1, epsilon_steps=1000, learning_starts=500
-    )
-    epsilon = Epsilon(options, 2)
-    expected = {0: 0.9, 499: 0.9, 500: 0.9, 1000: 0.5, 1250: 0.3, 1500: 0.1, 10**9: 0.1}
-    for env_steps, value in [*expected.items(), *reversed(expected.items())]:
-        assert epsilon(env_steps) == pytest.approx([value, value])
-    agent = small_agent(options, num_envs=2)
-    assert agent.epsilon.tolist() == pytest.approx([0.9, 0.9])
-    agent.set_exploration(1250)  # as a resumed run does, without the windows before
-    assert agent.epsilon.tolist() == pytest.approx([0.3, 0.3])
-
-
-def test_without_steps_epsilon_falls_at_once():
-    """ANCESTOR W38 was a division by 0 where a schedule's bounds are equal."""
-    epsilon = Epsilon(DQNOptions(epsilon_steps=0, learning_starts=0, epsilon_end=0.2), 1)
-    assert epsilon(0) == pytest.approx(1.0) and epsilon(1) == pytest.approx(0.2)
-
-
-def test_the_apex_ladder_is_the_papers():
-    """Horgan et al. (2018), section 4.1: 0.4^(1 + 7 i / (N - 1))."""
-    options = DQNOptions(epsilon_ladder="apex", learning_starts=0, epsilon_steps=10)
-    found = Epsilon(options, 8)(10)
-    assert found == pytest.approx([0.4**k for k in range(1, 9)])
-    half = Epsilon(options, 8)(5)
-    assert half == pytest.approx(0.5 + 0.5 * found)
-    with pytest.raises(UsageError, match="more environments"):
-        rules.check(options, QNetworkOptions(), 1, 10_000)
-
-
-def test_the_log_ladder_is_the_originals():
-    """ANCESTOR 2.5: 0.0005 to 0.1 over 4 environments, ascending."""
-    options = DQNOptions(
-        epsilon_ladder="log",
-        epsilon_end_min=0.0005,
-        epsilon_end=0.1,
-        learning_starts=0,
-        epsilon_steps=10,
-    )
-    assert Epsilon(options, 4)(0) == pytest.approx([1.0] * 4)
-    assert Epsilon(options, 4)(10) == pytest.approx([0.0005, 0.0029, 0.0171, 0.1], rel=0.02)
-    for least in (0.0, 0.2):
-        other = dataclasses.replace(options, epsilon_end_min=least)
-        with pytest.raises(UsageError, match=f"epsilon_end_min={least}"):
-            rules.check(other, QNetworkOptions(), 4, 10_000)
