@@ -47,7 +47,7 @@ CARTPOLE_RANDOM, HALFCHEETAH_RANDOM, PONG_RANDOM = 22.1, -263.0, -20.7
 
 FIVE, TEN = tuple(range(5)), tuple(range(10))
 POSITIONS = "--env rlpyt/CartPolePositions-v0"
-RAINBOW = "--double --dueling --head-sizes 64 --prioritized --values categorical --noisy"
+RAINBOW = "--dueling --head-sizes 64 --prioritized --values categorical --noisy"
 CARTPOLE = "dqn --env CartPole-v1"
 ZOO_CARTPOLE = Published(500.0, NO_SPREAD, 1, "RL Zoo, DQN and QR-DQN at 50k", least=500.0)
 YOUNG_TIAN = "Young and Tian (2019), DQN at 1M, last 100, off a curve"
@@ -115,7 +115,7 @@ POLICY_GRADIENTS = {
 # CartPole, 50k steps: every variant with the preset's own settings and nothing else changed.
 CARTPOLE_VARIANTS = {
     "dqn-cartpole": "",
-    "dqn-cartpole-double": "--double",
+    "dqn-cartpole-single": "--no-double",
     "dqn-cartpole-dueling": "--dueling --head-sizes 64",
     "dqn-cartpole-prioritized": "--prioritized",
     "dqn-cartpole-c51": "--values categorical",
