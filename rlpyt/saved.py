@@ -24,7 +24,6 @@ class Saved:
     weights: dict[str, Any]  # normalizers included
     folder: Path | None  # of the run; None where an agent was saved alone
     spaces: dict[str, Any] = field(default_factory=dict)  # of an agent saved alone, and its `spec`
-    older: bool = False  # of a checkpoint that its run has left behind
 
     def why_it_stays(self, changed: list[str]) -> str:
         """Why what was loaded cannot learn on; "" where it can.
@@ -41,12 +40,6 @@ class Saved:
             return (
                 f"load was given {', '.join(changed)}, and a run goes on with the options that it "
                 "began with; load it without to learn on, or start a run with init_from=its folder"
-            )
-        if self.older:
-            return (
-                f"this agent is of {self.env_steps:,} env steps, and its run went on from there; "
-                "load the run's folder to learn on from its newest checkpoint, or start a run with "
-                "init_from=this checkpoint"
             )
         return ""
 
@@ -67,9 +60,8 @@ def read(path: Path, best: bool = False) -> Saved:
         where = checkpoint.best(folder / "checkpoints") or where
     state, meta = checkpoint.load(where)
     spaces = {"spaces": state["spaces"], "spec": state["spec"]} if alone else {}
-    home, env_steps = None if alone else folder, meta["env_steps"]
-    older = home is not None and env_steps < checkpoint.steps(folder / "checkpoints")
-    return Saved(record["algo"], run, env_steps, state["agent"], home, spaces, older)
+    home = None if alone else folder
+    return Saved(record["algo"], run, meta["env_steps"], state["agent"], home, spaces)
 
 
 def write(

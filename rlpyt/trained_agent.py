@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from rlpyt import presets, saved
+from rlpyt import checkpoint, presets, saved
 from rlpyt.acting import open_agent
 from rlpyt.agent_making import ModelFactory, load_weights, make_agent
 from rlpyt.envs.factories import factory
@@ -85,11 +85,14 @@ class TrainedAgent:
         """
         if self._stays:
             raise UsageError(self._stays)
+        if env_steps is not None and env_steps < 1:
+            raise UsageError(f"env_steps={env_steps} must be at least 1; leave it out to go on")
         if self.folder is None:
             if env_steps is not None:
                 self.run = with_options(self.run, {"env_steps": env_steps})
             outcome = train(self.run, model=self._model, hooks=hooks, mode=mode)
         else:
+            self._refuse_left_behind(self.folder)
             length = None if env_steps is None else self.env_steps + env_steps
             outcome = resume(
                 self.folder,
@@ -114,6 +117,8 @@ class TrainedAgent:
             episodes: how many.
             stochastic: explore as in training, instead of taking the most likely actions.
         """
+        if episodes < 1:
+            raise UsageError(f"episodes={episodes} must be at least 1")
         loop = {"eval_episodes": episodes, "eval_stochastic": stochastic}
         opened = open_agent(with_options(self.run, loop), model=self._model)
         load_weights(opened.agent, self._state(), "the agent's weights")
@@ -200,6 +205,16 @@ class TrainedAgent:
         self._weights: dict[str, Any] | None = None
         self._saved: dict[str, Any] = {}
         self._stays = ""  # why it does not learn on
+
+    def _refuse_left_behind(self, folder: Path) -> None:
+        """Raise where the run has gone on since: what would learn on is another agent."""
+        newest = checkpoint.steps(folder / "checkpoints")
+        if newest > self.env_steps:
+            raise UsageError(
+                f"this agent is of {self.env_steps:,} env steps, and its run went on from there, "
+                f"to {newest:,}; load the run's folder to learn on from its newest checkpoint, or "
+                "start a run with init_from=the checkpoint of this agent, or the folder of its save"
+            )
 
     def _state(self) -> dict[str, Any]:
         """The agent's weights and normalizers; new ones where nothing was learned yet."""

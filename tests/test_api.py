@@ -74,9 +74,28 @@ def test_an_agent_of_a_checkpoint_that_its_run_left_behind_does_not_learn_on_as_
     agent.learn(200, mode="quiet")
     older, newest = sorted((agent.folder / "checkpoints").glob("0*"))
     assert load(older).env_steps < load(newest).env_steps == agent.env_steps
-    with pytest.raises(UsageError, match="init_from=this checkpoint"):
+    with pytest.raises(UsageError, match="init_from=the checkpoint of this agent"):
         load(older).learn(10_000, mode="quiet")
     assert load(newest).learn(100, mode="quiet").env_steps > agent.env_steps
+
+
+def test_an_agent_whose_run_went_on_since_it_was_loaded_does_not_learn_on_as_another():
+    agent = short()
+    one, other = load(agent.folder), load(agent.folder)
+    one.learn(200, mode="quiet")
+    for steps in (100, 1000, None):
+        with pytest.raises(UsageError, match=f"its run went on from there, to {one.env_steps:,}"):
+            other.learn(steps, mode="quiet")
+    assert one.learn(100, mode="quiet").env_steps > other.env_steps  # control
+
+
+def test_fewer_than_one_step_or_episode_is_refused():
+    agent = short()
+    for steps in (0, -5):
+        with pytest.raises(UsageError, match=f"env_steps={steps} must be at least 1"):
+            agent.learn(steps, mode="quiet")
+    with pytest.raises(UsageError, match="episodes=0 must be at least 1"):
+        agent.evaluate(0)
 
 
 def test_options_are_given_flat_and_by_any_accepted_name():
