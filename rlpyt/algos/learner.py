@@ -102,8 +102,10 @@ class Learner:
         writes one of its inputs through another is slow.
         """
         value, metrics = loss(*inputs)
-        trained = self.parameters.parameters
-        self.parameters.collect_(torch.autograd.grad(value, trained, allow_unused=True))
+        parameters = self.parameters.parameters
+        trained = [p for p in parameters if p.requires_grad]
+        found = iter(torch.autograd.grad(value, trained, allow_unused=True))
+        self.parameters.collect_([next(found) if p.requires_grad else None for p in parameters])
         return self._clipped(metrics)
 
     def _clipped(self, metrics: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 from rlpyt.errors import UsageError
 from rlpyt.models.batch_norm import BatchNorm
@@ -36,11 +38,11 @@ def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
     if acting is not None:
         _check_acting(network, acting())
     for name, part in network.named_modules():
-        if isinstance(part, _BatchNorm | _DropoutNd):
+        if _goes_by_mode(part):
             raise UsageError(
                 f"the network {kind} has {type(part).__name__} ({name}), which answers otherwise "
                 "while training than while playing; here acting, learning and evaluating are one "
-                "function of the weights: use LayerNorm or GroupNorm, and no dropout"
+                "function of the weights: use LayerNorm, GroupNorm or weight_norm, and no dropout"
             )
         if isinstance(part, BatchNorm) and not joint:
             raise UsageError(
@@ -48,6 +50,22 @@ def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
                 "its running statistics, or tell it which rows it is of: that is sac's, where "
                 "critics have joint = True (models/q_value.py); use LayerNorm elsewhere"
             )
+
+
+def _goes_by_mode(part: nn.Module) -> bool:
+    """Whether what a module answers, or does to itself, is another thing while it trains."""
+    match part:
+        case _BatchNorm() | _SpectralNorm() | nn.RReLU():
+            return True
+        case _InstanceNorm():
+            return part.track_running_stats
+        case _DropoutNd():
+            return part.p > 0
+        case nn.RNNBase():
+            return part.dropout > 0 and part.num_layers > 1
+        case nn.MultiheadAttention():
+            return part.dropout > 0
+    return False
 
 
 def _check_acting(network: nn.Module, modules: Iterable[nn.Module]) -> None:

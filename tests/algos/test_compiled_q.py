@@ -42,6 +42,25 @@ def test_a_compiled_update_is_the_eager_one_in_one_graph(name: str, graphs: list
         torch.testing.assert_close(compiled, eager, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("compile", [False, True])
+def test_frozen_parameters_stay_and_the_others_learn(compile: bool, graphs: list[Any]) -> None:
+    """An encoder of the user's that is trained already."""
+    options = DQNOptions(lr=1e-2)
+    agent = small_agent(options)
+    frozen = next(agent.model.parameters())
+    frozen.requires_grad_(False)
+    window = Window(example_row(spec()), 1, 16)
+    fill_with_chance(window.storage)
+    replay: Any = OneWindow(window)
+    algorithm = DQN(agent, options, replay, 1000, torch.Generator(), compile)
+    before = [x.clone() for x in agent.model.parameters()]
+    for _ in range(3):
+        algorithm.learn(items(window), 0)
+    same = [torch.equal(x, y) for x, y in zip(before, agent.model.parameters(), strict=True)]
+    assert same == [True] + [False] * (len(same) - 1)
+    assert len(graphs) == int(compile)
+
+
 def test_a_learning_rate_that_falls_is_followed_without_another_trace(graphs: list[Any]) -> None:
     options = DQNOptions(lr=1e-2, lr_schedule="linear")
     moved = []

@@ -193,3 +193,56 @@ def test_weights_of_the_network_itself_are_acted_with_or_refused() -> None:
     opened(PPOOptions(), lambda spec: model(spec, True), CHOICE)
     with pytest.raises(UsageError, match=r"Scaled has scale, .* leave acting\(\) out"):
         opened(PPOOptions(), lambda spec: model(spec, False), CHOICE)
+
+
+class Of(nn.Module):
+    """A network of Q-learning around any module."""
+
+    reads, noise = frozenset({"observation"}), 0
+
+    def __init__(self, spec: Any, part: nn.Module) -> None:
+        super().__init__()
+        self.part, self.layer = part, nn.Linear(3, spec.action.n)
+
+    def initial_state(self, batch: int) -> Any:
+        return ()
+
+    def forward(self, inputs: Any, state: Any, noise: Any, fractions: Any) -> Any:
+        return self.layer(inputs.observation).unsqueeze(-1), state
+
+
+def spectral() -> nn.Module:
+    return nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: nn.BatchNorm1d(3, track_running_stats=False), "BatchNorm1d"),
+        (lambda: nn.InstanceNorm1d(3, track_running_stats=True), "InstanceNorm1d"),
+        (lambda: nn.Dropout(0.1), "Dropout"),
+        (lambda: nn.AlphaDropout(0.1), "AlphaDropout"),
+        (lambda: nn.LSTM(3, 3, num_layers=2, dropout=0.1), "LSTM"),
+        (lambda: nn.MultiheadAttention(4, 2, dropout=0.1), "MultiheadAttention"),
+        (lambda: nn.TransformerEncoderLayer(4, 2, dropout=0.1), "MultiheadAttention"),
+        (lambda: nn.RReLU(), "RReLU"),
+        (spectral, "_SpectralNorm"),
+    ],
+)
+def test_what_answers_otherwise_while_training_is_refused(make: Any, named: str) -> None:
+    with pytest.raises(UsageError, match=rf"Of has {named} \(part.*one function of the weights"):
+        opened(DQNOptions(), lambda spec: Of(spec, make()), CHOICE)
+
+
+def test_what_does_not_is_taken() -> None:
+    """Dropout of nothing, and norms of a row's own numbers."""
+    kinds = (
+        nn.Dropout(0.0),
+        nn.TransformerEncoderLayer(4, 2, dropout=0.0),
+        nn.GRU(3, 3, num_layers=2),
+        nn.InstanceNorm1d(3),
+        nn.GroupNorm(1, 3),
+        nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)),
+    )
+    for part in kinds:
+        opened(DQNOptions(), lambda spec, part=part: Of(spec, part), CHOICE)
