@@ -205,7 +205,16 @@ def make_replay(run: Run, agent: Agent, ring: Ring, seed: int) -> Replay:
             assert isinstance(algo, QLearningOptions)
             eta = algo.priority_eta if isinstance(algo, R2D1Options) else 1.0
             entry = Entry(ring, agent.returns, algo, trained, eta)
-        selector = Prioritized(ring, length, trained, algo.priority_alpha, entry=entry)
+        unique = algo.priority_unique
+        selector = Prioritized(
+            ring,
+            length,
+            trained,
+            algo.priority_alpha,
+            unique=unique,
+            needed=algo.batch_size if unique else 1,
+            entry=entry,
+        )
     generator = np.random.default_rng(noise.seed(seed, noise.REPLAY, world().rank))
     return Replay(ring, selector, algo.batch_size, length, generator)
 

@@ -47,6 +47,14 @@ def run(algo: Any, num_envs: int = 4, **model: Any) -> Run:
         ({"values": "implicit", "huber_delta": float("inf")}, "a finite --huber-delta"),
         ({"replay_size": 8}, "choose at least"),
         ({"replay_size": 2000, "horizon": 512}, "a window 512; choose at least 2060, or a shorter"),
+        (
+            {"prioritized": True, "priority_unique": True, "replay_size": 71},
+            "replay_size=71 holds 60 items",
+        ),
+        (
+            {"prioritized": True, "priority_unique": True, "batch_size": 64, "replay_size": 132},
+            "batch_size=64: .* holds 124 items",
+        ),
         ({"learning_starts": 100_000}, "nothing would be learned"),
         ({"replay_ratio": 0.0}, "would never learn"),
         ({"target_tau": 0.0}, "would never move"),
@@ -181,7 +189,8 @@ def test_another_algorithms_network_is_refused() -> None:
 
 
 def test_from_python_too_an_option_without_effect_is_refused() -> None:
-    for given in ({"priority_alpha": 0.9}, {"num_atoms": 21}, {"noisy_sigma": 0.1}):
+    idle = {"priority_alpha": 0.9}, {"priority_unique": True}, {"num_atoms": 21}
+    for given in (*idle, {"noisy_sigma": 0.1}):
         with pytest.raises(UsageError, match="has no effect"):
             DQN("CartPole-v1", **given)
     DQN("CartPole-v1", prioritized=True, priority_alpha=0.9)

@@ -38,6 +38,7 @@ class Prioritized:
         trained: those of them that are learned from, counted from its first.
         alpha: 0 is uniform, 1 proportional.
         unique: no item is twice in a draw.
+        needed: items without which none is drawn; those of a draw, if they are to be unique.
         entry: priorities [M] of new items from their starts and columns, [M]; None: the largest
             that there has been, at first 1.
     """
@@ -50,10 +51,11 @@ class Prioritized:
         alpha: float,
         *,
         unique: bool = False,
+        needed: int = 1,
         entry: Entry | None = None,
     ) -> None:
         self.ring, self.length, self.trained = ring, length, trained
-        self.alpha, self.unique, self.entry = alpha, unique, entry
+        self.alpha, self.unique, self.needed, self.entry = alpha, unique, needed, entry
         self.largest = 1.0
         self._ranks = world()
         self.live = 0  # items that can be drawn
@@ -67,9 +69,9 @@ class Prioritized:
 
     @property
     def ready(self) -> bool:
-        """Whether there is an item that can be drawn."""
+        """Whether there are the items that are needed."""
         self.sync()
-        return bool(self.live)
+        return self.live >= self.needed
 
     def draw(self, window: Window, generator: np.random.Generator, beta: float = 1.0) -> Drawn:
         """Fill a window of the ring with a draw.

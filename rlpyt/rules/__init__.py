@@ -95,7 +95,7 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
         if isinstance(algo, PolicyGradientOptions):
             idle["state_interval"] = "add --memory lstm or gru"
     if isinstance(algo, ReplayOptions) and not algo.prioritized:
-        for name in ("alpha", "beta", "beta_end", "entry", "eta"):
+        for name in ("alpha", "beta", "beta_end", "entry", "eta", "unique"):
             idle[f"priority_{name}"] = "add --prioritized"
     if isinstance(algo, QLearningOptions):
         own = {
@@ -177,6 +177,8 @@ def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:
             f"{num_envs} environments, and an item takes {algo.item_length}, a window "
             f"{algo.horizon}; choose at least {needed}, or a shorter --horizon"
         )
+    if algo.prioritized and algo.priority_unique:
+        _check_unique(algo, num_envs)
     if not algo.replay_ratio > 0:
         raise UsageError(f"replay_ratio={algo.replay_ratio} would never learn; choose more than 0")
     if algo.learning_starts >= env_steps:
@@ -186,6 +188,18 @@ def _check_replay(algo: ReplayOptions, num_envs: int, env_steps: int) -> None:
         )
     if not algo.target_tau > 0:
         raise UsageError("target_tau=0 would never move the target network; 1 copies it")
+
+
+def _check_unique(algo: ReplayOptions, num_envs: int) -> None:
+    """Refuse updates of more items than there always are: every other row may end an episode."""
+    rows = algo.replay_size // num_envs - algo.item_length
+    items = rows // algo.start_interval * num_envs
+    if 2 * algo.batch_size > items:
+        raise UsageError(
+            f"priority_unique and batch_size={algo.batch_size}: a replay of "
+            f"replay_size={algo.replay_size} holds {items} items, of which up to half may begin "
+            "at an episode's end; choose a larger --replay-size, or a smaller --batch-size"
+        )
 
 
 def _check_values(algo: QLearningOptions, model: ModelOptions) -> None:

@@ -203,3 +203,24 @@ def test_what_is_kept_of_the_agents_answers_has_no_graph() -> None:
 
 def _fresh(x: Any) -> Any:
     return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+@pytest.mark.parametrize("unique", [True, False])
+def test_no_item_is_twice_in_an_update_if_so_wished(
+    unique: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first update on, which waits for as many items; False is the control."""
+    seen: list[int] = []
+    draw = Replay.draw
+
+    def noted(self: Replay, beta: float = 1.0) -> Any:
+        drawn = draw(self, beta)
+        items = set(zip(drawn.starts.tolist(), drawn.columns.tolist(), strict=True))
+        seen.append(len(items))
+        return drawn
+
+    monkeypatch.setattr(Replay, "draw", noted)
+    many: dict[str, Any] = {"learning_starts": 0, "replay_size": 160, "batch_size": 64}
+    train(quick("rainbow", tmp_path, **many, priority_unique=unique), mode="quiet")
+    assert len(seen) > 20
+    assert (set(seen) == {64}) is unique

@@ -85,6 +85,9 @@ class ReplayOptions:
     priority_entry: Literal["max", "td"] = "max"
     """Priority of new items: the greatest so far, or their error under the values of acting."""
 
+    priority_unique: bool = False
+    """No item is twice in an update: each is drawn from those that are left."""
+
     target_update_updates: int = 2500
     """Updates between those of the target network."""
 
