@@ -13,6 +13,7 @@ from rlpyt.build import Parts, load_weights
 from rlpyt.errors import StopAsked, WorkerError
 from rlpyt.evaluation import Evaluation, Stopped, game_over
 from rlpyt.generators import generators, restore_generators, seed_generators
+from rlpyt.logging.beyond import beyond
 from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
@@ -85,6 +86,7 @@ class Runner:
         self._started = False
         self.segments = segments
         self.saved = True
+        self._beyond = beyond(run.algo, console.message)
 
     @property
     def steps_here(self) -> int:
@@ -229,6 +231,8 @@ class Runner:
         self.episodes.count(rows, game_over=game_over(rows), infos=self.parts.sampler.infos)
         (steps,) = self.ranks.totals(self.episodes.env_steps - before)
         self.episodes.env_steps = before + int(steps)
+        if self._beyond is not None:
+            self._beyond.look(rows)
         self.recorder.record_all(self.parts.algorithm.update(window, before))
         self._learning += time.perf_counter() - begun
 
