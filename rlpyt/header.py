@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.algos.options import ClippedOptions, QValueOptions, ReplayOptions
 from rlpyt.build import Parts
 from rlpyt.folder import RunFolder
@@ -34,6 +35,7 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         f"{what} · {where} · {folder.path}",
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
+    lines += _normalizing(parts.agent.normalizer)
     return [*lines, *_windows(run), *_learning(run, resolved.ranks)]
 
 
@@ -108,6 +110,14 @@ def _windows(run: Run) -> list[str]:
     return lines
 
 
+def _normalizing(normalizer: ObservationNormalizer | None) -> list[str]:
+    """Where observations are to be normalized, and nothing of them is."""
+    if normalizer is None or normalizer.leaves:
+        return []
+    why = "what is observed holds no floats but such as the network scales itself"
+    return [f"--normalize-observation changes nothing: {why}"]
+
+
 def _learning(run: Run, ranks: int) -> list[str]:
     """Where a run, or its actor, learns nothing from its replay, or not from all that is there."""
     algo, steps, num_envs = run.algo, run.loop.env_steps, run.env.num_envs * ranks
@@ -137,6 +147,13 @@ def _learning(run: Run, ranks: int) -> list[str]:
         )
     else:
         lines += _target(run, updates // ranks)
+    if algo.start_interval > len(algo.trained):
+        every, rows = algo.start_interval, len(algo.trained)
+        lines.append(
+            f"of every {every} rows {rows} are learned from and the others never: a sequence "
+            f"begins at every --state-interval {every}th row, and trains --train-rows {rows}; "
+            "lower the one, or raise the other"
+        )
     if algo.learning_starts > held:
         lines.append(
             f"learning starts at {algo.learning_starts:,} steps, and the replay holds the newest "

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from gymnasium import spaces
 from small_parts import ChanceEnv
+from toys import SpaceZooEnv
 
 from rlpyt.algos.options import (
     A2COptions,
@@ -174,3 +175,33 @@ def test_an_actor_that_is_never_updated_is_said(
 def test_algorithms_without_a_replay_are_told_nothing_of_it(tmp_path: Path, capsys: Any) -> None:
     _, shown = trained(run_of(A2COptions(), 4, 100, tmp_path), capsys)
     assert "nothing is learned" not in shown and "replay" not in shown
+
+
+@pytest.mark.parametrize(("interval", "said"), [(8, False), (9, True)])
+def test_rows_that_are_never_learned_from_are_said(
+    interval: int, said: bool, tmp_path: Path
+) -> None:
+    run = run_of(dataclasses.replace(R2D1, state_interval=interval), 1, 900, tmp_path)
+    lines = header(run, build(run), RunFolder(tmp_path))
+    assert any("of every 9 rows 8 are learned from" in line for line in lines) == said
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        (spaces.Box(-1.0, 1.0, (3,)), False),
+        (spaces.Dict(a=spaces.Box(-1.0, 1.0, (3,)), b=spaces.Discrete(2)), False),
+        (spaces.Box(-9, 9, (3,), "int32"), True),
+        (spaces.Box(0, 255, (36, 36, 3), "uint8"), True),
+        (spaces.Box(0, 255, (36, 36, 3), "float32"), True),  # the network scales it
+        (spaces.Discrete(5), True),
+    ],
+)
+def test_that_nothing_is_normalized_is_said(space: Any, said: bool, tmp_path: Path) -> None:
+    env = EnvOptions(lambda: SpaceZooEnv(space, spaces.Discrete(2)), num_envs=1)
+    for wished in (True, False):
+        algo = dataclasses.replace(DQN, normalize_observation=wished)
+        run = dataclasses.replace(run_of(algo, 1, 900, tmp_path), env=env)
+        lines = header(run, build(run), RunFolder(tmp_path))
+        found = any("--normalize-observation changes nothing" in line for line in lines)
+        assert found == (said and wished)

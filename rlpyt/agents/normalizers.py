@@ -42,6 +42,11 @@ class ObservationNormalizer(nn.Module):
                 self.register_buffer(f"moments{i}", moments)
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
 
+    @property
+    def leaves(self) -> int:
+        """How many leaves are normalized."""
+        return sum(name.startswith("moments") for name in self._buffers)
+
     def forward(self, observation: Any) -> Any:
         """Normalize an observation of any leading dimensions."""
         leaves = iter(range(len(tree_items(self._example))))
