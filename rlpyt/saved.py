@@ -57,7 +57,13 @@ def read(path: Path, best: bool = False) -> Saved:
     alone = record["status"] == "saved"
     where = folder / "checkpoints" if folder == path and not alone else path
     if best:
-        where = checkpoint.best(folder / "checkpoints") or where
+        found = checkpoint.best(folder / "checkpoints")
+        if found is None:
+            raise UsageError(
+                f"{path} has no best checkpoint: no evaluation chose one (eval_episodes=0), or it "
+                "is an agent that was saved alone; leave out best"
+            )
+        where = found
     state, meta = checkpoint.load(where)
     spaces = {"spaces": state["spaces"], "spec": state["spec"]} if alone else {}
     home = None if alone else folder

@@ -89,6 +89,16 @@ def test_an_agent_whose_run_went_on_since_it_was_loaded_does_not_learn_on_as_ano
     assert one.learn(100, mode="quiet").env_steps > other.env_steps  # control
 
 
+def test_the_best_of_a_run_that_was_never_evaluated_is_not_the_newest():
+    agent = short(eval_episodes=0)
+    with pytest.raises(UsageError, match="no best checkpoint: no evaluation chose one"):
+        load(agent.folder, best=True)
+    with pytest.raises(UsageError, match="saved alone; leave out best"):
+        load(agent.save("saved"), best=True)
+    evaluated = short(eval_episodes=1)
+    assert load(evaluated.folder, best=True).env_steps == evaluated.env_steps
+
+
 def test_fewer_than_one_step_or_episode_is_refused():
     agent = short()
     for steps in (0, -5):
