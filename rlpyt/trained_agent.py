@@ -6,9 +6,12 @@ A thin layer over `presets`, `training` and `policy`; scripts that need more use
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
+
+import torch
 
 from rlpyt import checkpoint, presets, saved
 from rlpyt.acting import open_agent
@@ -19,6 +22,7 @@ from rlpyt.envs.saved_spaces import decode, decode_spec
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluation
+from rlpyt.generators import generators, restore_generators
 from rlpyt.logging.displays import Mode
 from rlpyt.policy import Policy, PolicyState
 from rlpyt.resolve import draw_seed
@@ -120,14 +124,15 @@ class TrainedAgent:
         if episodes < 1:
             raise UsageError(f"episodes={episodes} must be at least 1")
         loop = {"eval_episodes": episodes, "eval_stochastic": stochastic}
-        opened = open_agent(with_options(self.run, loop), model=self._model)
-        load_weights(opened.agent, self._state(), "the agent's weights")
-        opened.agent.set_exploration(self.env_steps)
-        evaluator = opened.evaluator()
-        try:
-            return evaluator.evaluate()
-        finally:
-            evaluator.close()
+        with _process_as_it_is():
+            opened = open_agent(with_options(self.run, loop), model=self._model)
+            load_weights(opened.agent, self._state(), "the agent's weights")
+            opened.agent.set_exploration(self.env_steps)
+            evaluator = opened.evaluator()
+            try:
+                return evaluator.evaluate()
+            finally:
+                evaluator.close()
 
     def predict(
         self,
@@ -224,7 +229,8 @@ class TrainedAgent:
     def _acting(self) -> Policy:
         if self._policy is None:
             spec, observation_space, action_space = self._spaces()
-            agent = make_agent(self.run, spec, self.seed, self._model)
+            with _process_as_it_is():
+                agent = make_agent(self.run, spec, self.seed, self._model)
             if self._weights is not None:
                 load_weights(agent, self._weights, "the agent's weights")
             agent.set_exploration(self.env_steps)
@@ -240,6 +246,17 @@ class TrainedAgent:
             return describe(env, self.run.env), env.observation_space, env.action_space
         finally:
             env.close()
+
+
+@contextmanager
+def _process_as_it_is() -> Iterator[None]:
+    """Leave the caller's global generators and number of threads as they are."""
+    kept, threads = generators(), torch.get_num_threads()
+    try:
+        yield
+    finally:
+        restore_generators(kept)
+        torch.set_num_threads(threads)
 
 
 def load(

@@ -5,6 +5,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from small_agents import short
 
 import rlpyt
@@ -22,6 +23,7 @@ from rlpyt import (
 )
 from rlpyt.api import load
 from rlpyt.build import build
+from rlpyt.generators import generators
 from tests.toys import CountEnv
 
 REPLAY = {"horizon": 4, "learning_starts": 200, "replay_size": 1000, "batch_size": 8}
@@ -87,6 +89,22 @@ def test_an_agent_whose_run_went_on_since_it_was_loaded_does_not_learn_on_as_ano
         with pytest.raises(UsageError, match=f"its run went on from there, to {one.env_steps:,}"):
             other.learn(steps, mode="quiet")
     assert one.learn(100, mode="quiet").env_steps > other.env_steps  # control
+
+
+def test_evaluating_and_predicting_leave_the_callers_process_as_it_was():
+    """Global generators, and how many threads PyTorch takes."""
+    agent, threads = A2C("CartPole-v1", seed=1, num_envs=2), torch.get_num_threads()
+    try:
+        for use in (lambda: agent.predict(np.zeros(4, np.float32)), lambda: agent.evaluate(2)):
+            torch.set_num_threads(2)
+            before = generators()
+            use()
+            after = generators()
+            assert torch.get_num_threads() == 2
+            assert torch.equal(torch.as_tensor(after["torch"]), torch.as_tensor(before["torch"]))
+            assert str(after) == str(before)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_the_best_of_a_run_that_was_never_evaluated_is_not_the_newest():
