@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -136,6 +137,8 @@ class LoopOptions:
                 raise UsageError(f"{name}={value} must not be negative")
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"seed={self.seed} must not be negative; NumPy's seeds are not")
+        if self.stop_at_return is not None and not math.isfinite(self.stop_at_return):
+            raise UsageError(f"stop_at_return={self.stop_at_return} must be a finite number")
         if self.stop_at_return is not None and not (self.eval_interval and self.eval_episodes):
             raise UsageError(
                 f"stop_at_return={self.stop_at_return} needs evaluations during training; "
@@ -185,6 +188,10 @@ class Run:
     def without_effect(self) -> dict[str, str]:
         """Options that change nothing beside the others, and what would give them an effect."""
         idle = rules.without_effect(self.algo, self.model)
+        if not self.loop.eval_episodes:  # what others say holds for evaluations after the run, too
+            names = ("eval_interval", "eval_stochastic")
+            asked = [name for name in names if getattr(self.loop, name)]
+            idle |= dict.fromkeys(asked, "leave --eval-episodes above 0")
         return idle | sampler_rules.without_effect(self.sampler, self.env)
 
 

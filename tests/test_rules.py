@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlpyt import DQN, SAC, TD3
+from rlpyt import DQN, R2D1, SAC, TD3
 from rlpyt.algos.options import (
     D4PGOptions,
     DDPGOptions,
@@ -36,6 +36,10 @@ def run(algo: Any, num_envs: int = 4, **model: Any) -> Run:
         ({"priority_alpha": 12.0}, "priority_alpha=12.0 must lie between"),
         ({"values": "categorical", "v_max": float("inf")}, "v_max=inf"),
         ({"values": "categorical", "v_min": 3.0, "v_max": 3.0}, "v_min < v_max"),
+        (
+            {"values": "categorical", "v_min": 1e8, "v_max": 1e8 + 1},
+            "single precision does not tell",
+        ),
         ({"values": "categorical", "value_rescale": 1e-3}, "value_rescale=0.001"),
         ({"munchausen": True, "munchausen_floor": 0.5}, "munchausen_floor=0.5"),
         ({"munchausen": True, "n_step": 3}, "--n-step 1"),
@@ -186,6 +190,24 @@ def test_another_algorithms_network_is_refused() -> None:
 
     with pytest.raises(UsageError, match="QNetworkOptions"):
         Run(EnvOptions("CartPole-v1"), DQNOptions(), ActorCriticOptions(), LoopOptions())
+
+
+def test_a_return_to_stop_at_is_a_number() -> None:
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(UsageError, match=f"stop_at_return={value} must be a finite"):
+            LoopOptions(stop_at_return=value, eval_interval=100)
+    LoopOptions(stop_at_return=-1.0, eval_interval=100)
+
+
+def test_options_of_evaluations_that_are_never_made_and_of_no_memory_are_refused() -> None:
+    for given in ({"eval_interval": 9}, {"eval_stochastic": True}):
+        with pytest.raises(UsageError, match="has no effect .*leave --eval-episodes above 0"):
+            DQN("CartPole-v1", eval_episodes=0, **given)
+        DQN("CartPole-v1", **given)
+    DQN("CartPole-v1", eval_episodes=0, eval_interval=0, eval_epsilon=0.1)  # that of `evaluate`
+    with pytest.raises(UsageError, match="burn_in has no effect .*--memory lstm or gru"):
+        R2D1("CartPole-v1", memory="none", burn_in=3)
+    R2D1("CartPole-v1", memory="gru", burn_in=3)
 
 
 def test_from_python_too_an_option_without_effect_is_refused() -> None:

@@ -121,7 +121,7 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
         if algo.munchausen:
             idle["double"] = "add --no-munchausen"
     if isinstance(algo, R2D1Options | QValueOptions) and not recurrent:
-        idle["zero_state"] = "add --memory lstm or gru"
+        idle |= dict.fromkeys(("zero_state", "burn_in"), "add --memory lstm or gru")
     if isinstance(algo, ReplayOptions) and algo.optimizer != "adam":
         idle["adam_beta1"] = "add --optimizer adam"
     if isinstance(algo, QValueOptions):

@@ -14,6 +14,8 @@ from rlpyt.algos.options import (
 from rlpyt.errors import UsageError
 from rlpyt.models.options import ActorQOptions, ModelOptions
 
+FLOAT32 = 2**-20  # of a number: numbers that differ by less are hardly told apart
+
 
 def check_critics(algo: QValueOptions, model: ModelOptions) -> None:
     """Refuse what cannot be."""
@@ -160,6 +162,14 @@ def check_returns(algo: QLearningOptions | QValueOptions) -> None:
             f"num_atoms={algo.num_atoms} from v_min={algo.v_min} to v_max={algo.v_max} are no "
             "support; choose v_min < v_max and at least 2 atoms"
         )
+    if algo.values == "categorical":
+        step = (algo.v_max - algo.v_min) / (algo.num_atoms - 1)
+        if step < FLOAT32 * max(abs(algo.v_min), abs(algo.v_max)):
+            raise UsageError(
+                f"num_atoms={algo.num_atoms} from v_min={algo.v_min} to v_max={algo.v_max} are "
+                f"{step:.3g} apart, which single precision does not tell; choose fewer atoms, or "
+                "bounds further apart"
+            )
     if algo.values in ("quantile", "implicit") and math.isinf(algo.huber_delta):
         raise UsageError(
             f"huber_delta={algo.huber_delta} and values={algo.values}: the loss of quantiles is "
