@@ -143,6 +143,7 @@ def resume(
     check_ranks(folder, record)
     run = folder.run()
     if env is not None:
+        _refuse_another(env, run.env.env)
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=env))
     done = world().from_first(lambda: checkpoint.steps(folder.path / "checkpoints"))
     if env_steps is not None:
@@ -204,6 +205,15 @@ def segments_of(run: Run, parts: Parts, folder: RunFolder) -> Segments | None:
     rank = world().rank
     below = "replay" if not rank else f"replay-rank-{rank}"
     return Segments(folder.path / below, parts.replay.ring)
+
+
+def _refuse_another(env: Any, recorded: Any) -> None:
+    """Raise where a run that has an id is to go on with another: half of it would be of each."""
+    if isinstance(env, str) and "<" not in recorded and env != recorded:
+        raise UsageError(
+            f"env={env}: the run began with {recorded}, and goes on with that; leave env out, or "
+            "begin a run of the other with init_from=its folder"
+        )
 
 
 def _load_replay(segments: Segments | None, state: Any, drop: bool) -> None:

@@ -91,6 +91,16 @@ def test_an_agent_whose_run_went_on_since_it_was_loaded_does_not_learn_on_as_ano
     assert one.learn(100, mode="quiet").env_steps > other.env_steps  # control
 
 
+def test_a_run_does_not_go_on_in_another_environment():
+    """Of the same form; the agent of it plays there all the same."""
+    agent = short()
+    other = load(agent.folder, env="CartPole-v0")
+    assert other.run.env.env == "CartPole-v0" and len(other.evaluate(1).returns) == 1
+    with pytest.raises(UsageError, match="began with CartPole-v1, .*init_from=its folder"):
+        other.learn(100, mode="quiet")
+    assert load(agent.folder, env="CartPole-v1").learn(100, mode="quiet").env_steps > 600
+
+
 def test_evaluating_and_predicting_leave_the_callers_process_as_it_was():
     """Global generators, and how many threads PyTorch takes."""
     agent, threads = A2C("CartPole-v1", seed=1, num_envs=2), torch.get_num_threads()
