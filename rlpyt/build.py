@@ -184,6 +184,8 @@ def make_storage(
     row = example_row(spec, agent.example_kept())
     state = agent.kept_state(agent.model.initial_state(num_envs))
     per_row = memory_budget.row_bytes(row, state, algo.start_interval, algo.prioritized)
+    if algo.replay_memory == "device" and agent.device.type == "cpu":  # the copy is here, too
+        per_row += memory_budget.row_bytes(row, state, algo.start_interval)
     memory_budget.require(min(algo.replay_size, run.loop.env_steps), per_row)
     kind = ring_of(algo.replay_memory, agent.device)
     window = make_rows(run, spec, agent, memory, states=states, ring=kind)

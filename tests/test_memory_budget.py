@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,22 @@ def test_what_is_asked_for_is_what_the_replay_holds(kind, monkeypatch):
         held += sum(level.nbytes for level in selector._tree._levels)
     assert rows == 100_000 and rows * per_row <= held < 1.2 * rows * per_row
     parts.close()
+
+
+@pytest.mark.parametrize("kind", ["vectors", "states"])
+def test_a_copy_on_the_cpu_is_counted(kind, monkeypatch):
+    """Not the priorities, of which there is no other."""
+    asked = []
+    monkeypatch.setattr(memory_budget, "require", lambda *x: asked.append(x))
+    for memory in ("host", "device"):
+        run = run_of(kind)
+        run = replace(run, algo=replace(run.algo, replay_memory=memory))
+        parts = build(replace(run, loop=replace(run.loop, device="cpu")))
+        ring = parts.replay.ring
+        parts.close()
+    copied = sum(x.numel() * x.element_size() for x in (*ring._rows_there, *ring._states_there))
+    (rows, alone), (_, both) = asked
+    assert rows * (both - alone) <= copied < 1.2 * rows * (both - alone)
 
 
 def test_a_run_is_refused_when_it_is_built_and_a_short_one_that_fills_less_is_not(monkeypatch):
