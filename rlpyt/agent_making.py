@@ -68,8 +68,23 @@ def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = 
         own.check(network, ("reads", "initial_state", "policy"))
         behaviour = run.algo.asynchronous_rows == "window"
         agent = PolicyGradientAgent(network, distribution, normalizer, precision, behaviour)
+        if model:
+            _check_policy(spec, agent)
     keep_plain(agent)
     return agent
+
+
+@torch.no_grad()
+def _check_policy(spec: EnvSpec, agent: PolicyGradientAgent) -> None:
+    """Have a user's network answer one row."""
+    network, state = agent.model, agent.model.initial_state(1)
+    window = make_window(spec, agent, 1, 1, None, keeps=False)
+    inputs = window.acting_inputs(0)
+    own.answered(
+        network,
+        {"inputs": inputs, "state": state},
+        lambda: network.policy(agent.read(inputs), state),
+    )
 
 
 def _make_q_value(
@@ -119,14 +134,18 @@ def _check_networks(run: Run, spec: EnvSpec, agent: QValueAgent) -> None:
         )
     window = make_window(spec, agent, 1, 1, None, keeps=False)
     inputs, fed = agent.read(window.acting_inputs(0)), agent.states(state)
-    output, _ = agent.actor(inputs, fed[0])
+    output, _ = own.answered(
+        agent.actor, {"inputs": inputs, "state": fed[0]}, lambda: agent.actor(inputs, fed[0])
+    )
     own.check_shape(agent.actor, output.shape, (1, agent.outputs), "numbers [..., outputs]")
     action, choices, what = None, (), "returns [critics, ..., numbers]"
     if isinstance(spec.action, Discrete):
         choices, what = (spec.action.n,), "returns [critics, ..., actions, numbers]"
     else:
         action = torch.from_numpy(np.asarray(example(spec.action))[None]).to(agent.device)
-    z, _ = agent.z(inputs, fed[1], action)
+    z, _ = own.answered(
+        agent.critics, {"inputs": inputs, "state": fed[1]}, lambda: agent.z(inputs, fed[1], action)
+    )
     wanted = (algo.critics, 1, *choices, agent.returns.outputs)
     own.check_shape(agent.critics, z.shape, wanted, what)
     if (count := _chosen(algo)) < algo.critics:
@@ -168,7 +187,7 @@ def _check_values(run: Run, spec: EnvSpec, agent: QLearningAgent) -> None:
     inputs = agent.read(window.acting_inputs(0))
     if tree_leaves(state):
         inputs = tree_map(lambda x: x[None], inputs)  # [T, B, ...]
-    z, _ = agent.z(inputs, state)
+    z, _ = own.answered(network, {"inputs": inputs, "state": state}, lambda: agent.z(inputs, state))
     greedy = agent.returns.greedy_fractions()
     numbers = agent.returns.outputs if greedy is None else len(greedy)
     wanted = (*z.shape[:-2], spec.action.n, numbers)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrizations import _SpectralNorm
 
+from rlpyt.arrays import tree_items, tree_leaves
 from rlpyt.errors import UsageError
 from rlpyt.models.batch_norm import BatchNorm
+
+T = TypeVar("T")
 
 
 def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
@@ -33,6 +37,12 @@ def check(network: Any, needed: Sequence[str], joint: bool = False) -> None:
         raise UsageError(
             f"the network {kind} has no {' and no '.join(missing)}; docs/agents.md says what an "
             "agent asks of its network"
+        )
+    lazy = next((name for name, x in network.named_parameters() if is_lazy(x)), None)
+    if lazy is not None:
+        raise UsageError(
+            f"the network {kind} has a lazy layer, whose {lazy} has no shape yet; say its inputs' "
+            "width, or call the network once before it is returned"
         )
     acting: Any = getattr(network, "acting", None)
     if acting is not None:
@@ -79,6 +89,24 @@ def _check_acting(network: nn.Module, modules: Iterable[nn.Module]) -> None:
                 "that its acting() gives, and would not reach the processes that act; put it into "
                 "one of them, or leave acting() out"
             )
+
+
+def answered(network: Any, read: Any, answer: Callable[[], T]) -> T:
+    """What a network answers to one row; refused where it writes into what it reads.
+
+    Args:
+        read: a tree of tensors, inputs and state: views of rows that are learned from.
+        answer: asks the network.
+    """
+    before = [x._version for x in tree_leaves(read)]
+    found = answer()
+    for (name, x), version in zip(tree_items(read), before, strict=True):
+        if x._version != version:
+            raise UsageError(
+                f"the network {type(network).__name__} changes {name} in place, which is the row "
+                "itself that is learned from later; write x = x / 255 in place of x /= 255, say"
+            )
+    return found
 
 
 def check_shape(network: Any, shape: Sequence[int], wanted: Sequence[int], what: str) -> None:

@@ -12,7 +12,7 @@ from small_parts import ChanceEnv
 from torch import nn
 
 from rlpyt.acting import open_agent
-from rlpyt.algos.options import DQNOptions, PPOOptions, SACOptions, TD3Options
+from rlpyt.algos.options import DQNOptions, PPOOptions, R2D1Options, SACOptions, TD3Options
 from rlpyt.build import _check_ranks
 from rlpyt.distributions import for_action
 from rlpyt.envs.options import EnvOptions
@@ -246,3 +246,67 @@ def test_what_does_not_is_taken() -> None:
     )
     for part in kinds:
         opened(DQNOptions(), lambda spec, part=part: Of(spec, part), CHOICE)
+
+
+def written(x: Any) -> Any:
+    x -= 1
+    return x
+
+
+class Writes(Of):
+    """Writes into its observation, or into its state."""
+
+    def __init__(self, spec: Any, what: str) -> None:
+        super().__init__(spec, nn.Identity())
+        self.what, self.value = what, nn.Linear(3, 1)
+
+    def initial_state(self, batch: int) -> Any:
+        return (torch.zeros(batch, 3),) if self.what == "state" else ()
+
+    def read(self, inputs: Any, state: Any) -> Any:
+        if self.what == "state":
+            return inputs.observation + written(state[0])
+        return written(inputs.observation if self.what else inputs.observation.clone())
+
+    def forward(self, inputs: Any, state: Any, noise: Any = None, fractions: Any = None) -> Any:
+        return self.layer(self.read(inputs, state)).unsqueeze(-1), state
+
+    def policy(self, inputs: Any, state: Any) -> Any:
+        return self.layer(self.read(inputs, state)), state
+
+
+@pytest.mark.parametrize(
+    ("algo", "what", "named"),
+    [
+        (DQNOptions(), "observation", "inputs.observation"),
+        (R2D1Options(), "state", "state.0"),
+        (PPOOptions(), "observation", "inputs.observation"),
+        (PPOOptions(), "state", "state.0"),
+    ],
+)
+def test_what_writes_into_rows_is_refused(algo: Any, what: str, named: str) -> None:
+    """They are read where they lie, and learned from later."""
+    with pytest.raises(UsageError, match=f"Writes changes {named} in place"):
+        opened(algo, lambda spec: Writes(spec, what), CHOICE)
+    opened(algo, lambda spec: Writes(spec, ""), CHOICE)  # a copy of its own
+
+
+def test_actors_and_critics_that_write_into_rows_are_refused() -> None:
+    class Careless(OwnCritics):
+        def forward(self, inputs: Any, *given: Any) -> Any:
+            written(inputs.observation)
+            return super().forward(inputs, *given)
+
+    class Both(nn.Module):
+        def __init__(self, spec: Any, critics: Any) -> None:
+            super().__init__()
+            self.actor, self.critics = Pair(spec, algo, batch_norm=False).actor, critics
+
+    algo = SACOptions()
+    with pytest.raises(UsageError, match="Careless changes inputs.observation in place"):
+        opened(algo, lambda spec: Both(spec, Careless(3)), CHOICE)
+
+
+def test_layers_without_a_shape_yet_are_refused() -> None:
+    with pytest.raises(UsageError, match="Of has a lazy layer, whose part.weight .*call the net"):
+        opened(DQNOptions(), lambda spec: Of(spec, nn.LazyLinear(3)), CHOICE)
