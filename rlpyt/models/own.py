@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
@@ -92,7 +93,7 @@ def _check_acting(network: nn.Module, modules: Iterable[nn.Module]) -> None:
 
 
 def answered(network: Any, read: Any, answer: Callable[[], T]) -> T:
-    """What a network answers to one row; refused where it writes into what it reads.
+    """What a network answers to one row; refused where it writes into what it reads, or draws.
 
     Args:
         read: a tree of tensors, inputs and state: views of rows that are learned from.
@@ -105,6 +106,13 @@ def answered(network: Any, read: Any, answer: Callable[[], T]) -> T:
             raise UsageError(
                 f"the network {type(network).__name__} changes {name} in place, which is the row "
                 "itself that is learned from later; write x = x / 255 in place of x /= 255, say"
+            )
+    for x, y in zip(tree_leaves(found), tree_leaves(answer()), strict=True):
+        if not torch.allclose(x, y, 0.0, 0.0, equal_nan=True):
+            raise UsageError(
+                f"the network {type(network).__name__} answers one row twice and not alike: it "
+                "draws at random, or counts its calls; here it is a function of its weights, "
+                "inputs and state, and what is random is given (noise)"
             )
     return found
 

@@ -307,6 +307,16 @@ def test_actors_and_critics_that_write_into_rows_are_refused() -> None:
         opened(algo, lambda spec: Both(spec, Careless(3)), CHOICE)
 
 
+@pytest.mark.parametrize("algo", [DQNOptions(), PPOOptions()])
+def test_what_draws_by_itself_is_refused(algo: Any) -> None:
+    class Draws(Writes):
+        def read(self, inputs: Any, state: Any) -> Any:
+            return nn.functional.dropout(inputs.observation + 1.0, 0.5, self.training)
+
+    with pytest.raises(UsageError, match="Draws answers one row twice and not alike"):
+        opened(algo, lambda spec: Draws(spec, ""), CHOICE)
+
+
 def test_layers_without_a_shape_yet_are_refused() -> None:
     with pytest.raises(UsageError, match="Of has a lazy layer, whose part.weight .*call the net"):
         opened(DQNOptions(), lambda spec: Of(spec, nn.LazyLinear(3)), CHOICE)
