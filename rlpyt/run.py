@@ -86,7 +86,7 @@ class LoopOptions:
     noise on actions) instead of the most likely ones."""
 
     eval_max_steps: int = 27_000
-    """An evaluation ends an episode after so many steps (30 minutes of Atari)."""
+    """An evaluation ends an episode after so many steps, or up to 15 more (30 minutes of Atari)."""
 
     checkpoint_interval: Annotated[int | None, arg(metavar="INT")] = None
     """Environment steps between checkpoints; unset: a quarter of the run, at most 100k."""
