@@ -99,9 +99,9 @@ def resolve(run: Run, seed: int, parameters: int, images: bool) -> Resolved:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() and images else "cpu"
         reasons["device"] = "a GPU pays for image networks only"
-    _check_device(device)
+    check_device(device)
     if run.sampler.acting_device != "auto":
-        _check_device(run.sampler.acting_device)
+        check_device(run.sampler.acting_device)
     threads = loop.threads
     if threads is None:
         rows = run.algo.rows_per_update if isinstance(run.algo, ReplayOptions) else 0
@@ -211,7 +211,30 @@ def tune_allocator() -> None:
         return  # another C library than glibc: nothing to tune
 
 
-def _check_device(device: str) -> None:
+def on_device(resolved: Resolved, device: str | None) -> Resolved:
+    """The choices of a run that goes on, on another device if one is given; refused if not there.
+
+    Raises:
+        UsageError: the device cannot be used here.
+    """
+    if device == "auto":
+        raise UsageError("device=auto: a run that goes on keeps its device; name another, or none")
+    if device is not None:
+        check_device(device)
+        return replace(resolved, device=device)
+    try:
+        check_device(resolved.device)
+    except UsageError as error:
+        why = str(error).partition("; ")[0]
+        raise UsageError(
+            f"{why}, and the run was on it; go on where it can be, or with device=cpu, in numbers "
+            "that differ by rounding"
+        ) from None
+    return resolved
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that cannot be used here."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -33,7 +33,7 @@ from rlpyt.one_run import (
 from rlpyt.processes.stacks import answering
 from rlpyt.ranks import together, world
 from rlpyt.replays.segments import Segments
-from rlpyt.resolve import Resolved, with_sampler
+from rlpyt.resolve import Resolved, on_device, with_sampler
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
 from rlpyt.stopping import StopSignal
@@ -123,6 +123,7 @@ def resume(
     mode: Mode = "auto",
     stream: TextIO | None = None,
     sampler: Mapping[str, Any] | None = None,
+    device: str | None = None,
     guarded: bool = False,
 ) -> Outcome:
     """Go on with a run from its newest whole checkpoint, as if it had not stopped.
@@ -136,6 +137,7 @@ def resume(
             name alone.
         sampler: options of the sampler in place of its own: numbers stay the same, to the last bit
             where `strict`, else to rounding where forward passes change their size.
+        device: in place of the run's own; numbers then differ by rounding.
         guarded: end this process where an environment that it steps does not return in time.
     """
     folder = RunFolder(path)
@@ -159,7 +161,9 @@ def resume(
             log_interval=run.loop.log_every,
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
-    resolved = Resolved(**record["resolved"])
+    resolved = on_device(Resolved(**record["resolved"]), device)
+    if device is not None:
+        run = dataclasses.replace(run, loop=dataclasses.replace(run.loop, device=device))
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
     check_same_options(run)

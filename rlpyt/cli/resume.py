@@ -49,6 +49,9 @@ class ResumeOptions:
     nan_policy: Annotated[NanPolicy | None, arg(metavar="raise|drop|ignore")] = None
     """Go on with another answer to a NaN or an infinity of an environment."""
 
+    device: Annotated[str | None, arg(metavar="cpu|cuda|cuda:1|mps")] = None
+    """Go on on another device; numbers then differ by rounding."""
+
     force: bool = False
     """Go on under other versions of packages, though numbers may then differ."""
 
@@ -79,6 +82,7 @@ def main(argv: Sequence[str]) -> int:
                 drop_replay=options.drop_replay,
                 mode="quiet" if options.quiet else "auto",
                 sampler=_sampler(options),
+                device=options.device,
                 guarded=True,
             )
         return report(outcome, print_object, quiet=options.quiet, profiler=profiler)
