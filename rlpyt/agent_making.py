@@ -19,6 +19,7 @@ from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.distributions import for_action
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, example, leaves
 from rlpyt.errors import UsageError
+from rlpyt.generators import seed_generators
 from rlpyt.models import own
 from rlpyt.models.actor_critic import ActorCritic
 from rlpyt.models.images import scale
@@ -40,10 +41,11 @@ ModelFactory = Callable[[EnvSpec], Any]  # makes a Model as the algorithm's agen
 def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = None) -> Agent:
     """The agent as a run begins with it, on the CPU.
 
-    The weights come from the seed alone: not from how many cores draw them.
+    The weights come from the seed alone, whichever generator a user's network draws from: not from
+    how many cores draw them.
     """
     torch.set_num_threads(1)
-    torch.manual_seed(noise.seed(seed, noise.INITIAL_WEIGHTS) >> 1)
+    seed_generators(noise.seed(seed, noise.INITIAL_WEIGHTS))
     normalizer = None
     if run.algo.normalize_observation:
         boxes = [leaf for _, leaf in leaves(spec.observation)]

@@ -1,15 +1,22 @@
 """0 is a seed like any other; a seed that is not given is drawn, shown and recorded."""
 
 import json
+import random
 import secrets
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from small_runs import fingerprint, make
 
+from rlpyt.acting import open_agent
 from rlpyt.cli import main
+from rlpyt.distributions import for_action
 from rlpyt.folder import RunFolder
+from rlpyt.models.actor_critic import ActorCritic
+from rlpyt.models.options import ActorCriticOptions
 from rlpyt.resolve import draw_seed
 from rlpyt.training import train
 
@@ -68,3 +75,21 @@ def test_a_run_with_a_drawn_seed_can_be_repeated(tmp_path):
 
 def record_name(outcome: dict[str, Any]) -> str:
     return Path(outcome["run_dir"]).name
+
+
+def test_initial_weights_follow_the_seed_whichever_generator_a_network_draws_from(tmp_path):
+    """B196: NumPy's and Python's own beside PyTorch's."""
+
+    def model(spec: Any) -> Any:
+        made = ActorCritic(spec, for_action(spec.action), ActorCriticOptions())
+        drawn.append([float(np.random.random()), random.random(), float(torch.rand(()))])  # noqa: NPY002
+        return made
+
+    drawn: list[list[float]] = []
+    for seed in (1, 1, 2):
+        np.random.seed(len(drawn))  # noqa: NPY002
+        random.seed(len(drawn))
+        open_agent(make("ppo", tmp_path, seed=seed), model=model)
+    one, same, other = drawn
+    assert one == same
+    assert all(x != y for x, y in zip(one, other, strict=True))
