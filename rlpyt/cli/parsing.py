@@ -42,20 +42,25 @@ class Given:
         return None
 
 
-def parse(default: Command, argv: Sequence[str]) -> Command:
+def parse(
+    default: Command, argv: Sequence[str], refused: Mapping[str, str] | None = None
+) -> Command:
     """The command with the options of a command line in place of its defaults."""
-    return read(default, scan(list(flags_of(default)), argv))
+    return read(default, scan(list(flags_of(default)), argv, refused=refused))
 
 
-def parse_or_help(default: Command, argv: Sequence[str], prog: str) -> Command | None:
+def parse_or_help(
+    default: Command, argv: Sequence[str], prog: str, refused: Mapping[str, str] | None = None
+) -> Command | None:
     """As `parse`; None where help was asked for, which is printed.
 
     Args:
         default: a dataclass whose docstring describes the command.
         prog: the command as help names it, such as "rlpyt eval".
+        refused: as `scan` takes it.
     """
     if not wants_help(argv):
-        return parse(default, argv)
+        return parse(default, argv, refused)
     from rlpyt.cli.help import print_help
 
     kind = Annotated[type(default), FlagCreatePairsOff]

@@ -13,8 +13,11 @@ from tyro.conf import Positional, arg
 from rlpyt import torchrun
 from rlpyt.cli.output import one_object, profiled, report
 from rlpyt.cli.parsing import parse_or_help
+from rlpyt.envs.options import EnvOptions
 from rlpyt.errors import UsageError
+from rlpyt.flags import flags_of
 from rlpyt.folder import RunFolder, versions
+from rlpyt.run import ALGORITHMS, Run
 from rlpyt.samplers.options import Kind, NanPolicy
 
 
@@ -67,7 +70,7 @@ class ResumeOptions:
 
 def main(argv: Sequence[str]) -> int:
     """Resume as the arguments say; returns the exit code."""
-    options = parse_or_help(ResumeOptions(), argv, "rlpyt resume")
+    options = parse_or_help(ResumeOptions(), argv, "rlpyt resume", _of_training())
     if options is None:
         return 0
     _check(RunFolder(Path(options.run)).read(), options)
@@ -86,6 +89,19 @@ def main(argv: Sequence[str]) -> int:
                 guarded=True,
             )
         return report(outcome, print_object, quiet=options.quiet, profiler=profiler)
+
+
+def _of_training() -> dict[str, str]:
+    """What is said of the options that a run began with, by spelling."""
+    runs = [Run(EnvOptions("CartPole-v1"), kind()) for kind in ALGORITHMS.values()]
+    found = [(flag, text) for run in runs for flag in flags_of(run) for text in flag.spellings]
+    spellings = [text for _, text in found]
+    spellings += [f"--no-{text[2:]}" for flag, text in found if flag.hint is bool]
+    return {
+        text: f"{text} is of training, and a run goes on with the options that it began with; "
+        "begin one from its weights: rlpyt train … --init-from RUN"
+        for text in spellings
+    }
 
 
 def _sampler(options: ResumeOptions) -> dict[str, Any]:
