@@ -51,7 +51,8 @@ def read(path: Path, best: bool = False) -> Saved:
         path: of a run, of one of its checkpoints, or what `write` wrote.
         best: of a run, the checkpoint with the best evaluation; otherwise the newest.
     """
-    folder = path.parent.parent if path.parent.name == "checkpoints" else path
+    one = path.parent.name == "checkpoints" and not (path / "run.json").exists()
+    folder = path.parent.parent if one else path
     record, run = RunFolder(folder).read(), RunFolder(folder).run()
     run = replace(run, loop=replace(run.loop, seed=record["seed"]))
     alone = record["status"] == "saved"

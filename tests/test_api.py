@@ -127,6 +127,16 @@ def test_the_best_of_a_run_that_was_never_evaluated_is_not_the_newest():
     assert load(evaluated.folder, best=True).env_steps == evaluated.env_steps
 
 
+def test_an_agent_may_be_saved_into_a_folder_of_checkpoints():
+    agent = A2C("CartPole-v1", seed=1)
+    observation = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
+    for path in ("checkpoints/mine", "checkpoints/000000000600"):
+        saved = load(agent.save(path))
+        assert (
+            saved.folder is None and saved.predict(observation)[0] == agent.predict(observation)[0]
+        )
+
+
 def test_fewer_than_one_step_or_episode_is_refused():
     agent = short()
     for steps in (0, -5):
