@@ -112,8 +112,10 @@ class RunFolder:
         try:
             content = json.loads(file.read_text())
         except FileNotFoundError:
+            inner = self.path.parent.name == "checkpoints"
+            what = f"{self.path.parent.parent}, whose" if inner else "a folder below --runs; its"
             raise UsageError(
-                f"{self.path} is no run: it has no run.json; give a folder below --runs"
+                f"{self.path} is no run: it has no run.json; give {what} newest checkpoint is taken"
             ) from None
         except (OSError, ValueError) as error:
             raise UsageError(f"{file} cannot be read: {error}") from None

@@ -13,6 +13,8 @@ from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
 from rlpyt.run import Run
 
+ALONE = "a saved agent has neither optimizer nor schedules to learn on with"
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -32,10 +34,7 @@ class Saved:
             changed: options that load was given, other than the run's.
         """
         if self.folder is None:
-            return (
-                "a saved agent has neither optimizer nor schedules to learn on with; load its "
-                "run's folder, or start a run with init_from=that folder"
-            )
+            return f"{ALONE}; load its run's folder, or start a run with init_from=that folder"
         if changed:
             return (
                 f"load was given {', '.join(changed)}, and a run goes on with the options that it "
@@ -51,6 +50,8 @@ def read(path: Path, best: bool = False) -> Saved:
         path: of a run, of one of its checkpoints, or what `write` wrote.
         best: of a run, the checkpoint with the best evaluation; otherwise the newest.
     """
+    if path.name == "best" and path.parent.name == "checkpoints" and path.is_file():
+        path, best = path.parent.parent, True
     one = path.parent.name == "checkpoints" and not (path / "run.json").exists()
     folder = path.parent.parent if one else path
     record, run = RunFolder(folder).read(), RunFolder(folder).run()
@@ -69,6 +70,15 @@ def read(path: Path, best: bool = False) -> Saved:
     spaces = {"spaces": state["spaces"], "spec": state["spec"]} if alone else {}
     home = None if alone else folder
     return Saved(record["algo"], run, meta["env_steps"], state["agent"], home, spaces)
+
+
+def refuse_alone(folder: RunFolder) -> None:
+    """Raise where what is to go on is an agent that was saved alone."""
+    if folder.read()["status"] == "saved":
+        raise UsageError(
+            f"{folder.path}: {ALONE}; go on with its run's folder, or start a run with "
+            f"init_from={folder.path}"
+        )
 
 
 def write(

@@ -36,6 +36,7 @@ from rlpyt.replays.segments import Segments
 from rlpyt.resolve import Resolved, on_device, with_sampler
 from rlpyt.run import Run
 from rlpyt.runner import Hooks, Runner
+from rlpyt.saved import refuse_alone
 from rlpyt.stopping import StopSignal
 from rlpyt.vector.watchdog import Watchdog
 
@@ -142,6 +143,7 @@ def resume(
     """
     folder = RunFolder(path)
     record = folder.read()
+    refuse_alone(folder)
     check_ranks(folder, record)
     run = folder.run()
     if env is not None:

@@ -24,6 +24,7 @@ from rlpyt import (
 from rlpyt.api import load
 from rlpyt.build import build
 from rlpyt.generators import generators
+from rlpyt.training import resume
 from tests.toys import CountEnv
 
 REPLAY = {"horizon": 4, "learning_starts": 200, "replay_size": 1000, "batch_size": 8}
@@ -125,6 +126,16 @@ def test_the_best_of_a_run_that_was_never_evaluated_is_not_the_newest():
         load(agent.save("saved"), best=True)
     evaluated = short(eval_episodes=1)
     assert load(evaluated.folder, best=True).env_steps == evaluated.env_steps
+    assert load(evaluated.folder / "checkpoints" / "best").env_steps == evaluated.env_steps
+
+
+def test_what_is_no_run_does_not_go_on():
+    alone = A2C("CartPole-v1", seed=1).save("alone")
+    with pytest.raises(UsageError, match="alone: a saved agent has neither .*init_from=alone"):
+        resume(alone, env_steps=1000, mode="quiet")
+    checkpoint = next((short(eval_episodes=0).folder / "checkpoints").glob("0*"))
+    with pytest.raises(UsageError, match=r"no run.json; give runs/[^/]*, whose newest checkpoint"):
+        resume(checkpoint, env_steps=1000, mode="quiet")
 
 
 def test_an_agent_may_be_saved_into_a_folder_of_checkpoints():

@@ -73,7 +73,10 @@ def main(argv: Sequence[str]) -> int:
     options = parse_or_help(ResumeOptions(), argv, "rlpyt resume", _of_training())
     if options is None:
         return 0
-    _check(RunFolder(Path(options.run)).read(), options)
+    folder = RunFolder(Path(options.run))
+    record = folder.read()
+    if record["status"] != "saved":  # of which nothing goes on, as `resume` says
+        _check(record, options)
     with one_object(options.json) as print_object:
         from rlpyt.training import resume
 
