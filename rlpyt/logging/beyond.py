@@ -70,16 +70,17 @@ class Beyond:
         if np.count_nonzero(least > high + rounding):
             self._say("v_max", f"{np.nanmax(least):.4g} or more", "greater", "raise --v-max")
         if np.count_nonzero(most < low - rounding):
-            self._say("v_min", f"{np.nanmin(most):.4g} or less", "less", "lower --v-min")
+            self._say("v_min", f"{np.nanmin(most):.4g} or less", "lower", "lower --v-min")
 
     def _say(self, end: str, seen: str, which: str, remedy: str) -> None:
         if end not in self._open:
             return
         self._open.remove(end)
+        atom = f"{getattr(self.algo, end):g}"
         clip = "" if self.algo.reward_clip == "sign" else ", or --reward-clip sign"
         self.tell(
-            f"a discounted return of {seen} was seen, and {end}={getattr(self.algo, end):g}: those "
-            f"that are {which} are learned as if they were that, and look alike; {remedy}{clip}"
+            f"a discounted return of {seen} was seen, and {end}={atom}: {which} returns are learned "
+            f"as {atom}, and look alike; {remedy}{clip}"
         )
 
 

@@ -85,7 +85,7 @@ def test_it_is_told_before_an_episode_ends_where_no_end_can_mend_it() -> None:
     assert "return of 5.217 or more was seen, and v_max=5:" in told(endless, 0.0, 5.0, 40)[0]
     assert told([([-1.0] * 500, False)], -10.0, 0.0) == []
     (line,) = told([([0.0] * 200 + [-1.0] * 20, False)], -5.0, 0.0, 1)  # not from the beginning
-    assert "v_min=-5: those that are less" in line
+    assert "v_min=-5: lower returns are learned as -5" in line
 
 
 def test_rewards_are_what_the_learner_reads() -> None:
