@@ -79,8 +79,8 @@ class Beyond:
         atom = f"{getattr(self.algo, end):g}"
         clip = "" if self.algo.reward_clip == "sign" else ", or --reward-clip sign"
         self.tell(
-            f"a discounted return of {seen} was seen, and {end}={atom}: {which} returns are learned "
-            f"as {atom}, and look alike; {remedy}{clip}"
+            f"a discounted return of {seen} was seen, and {end}={atom}: {which} returns are "
+            f"learned as {atom}, and look alike; {remedy}{clip}"
         )
 
 
