@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.algos.options import ClippedOptions, QValueOptions, ReplayOptions
+from rlpyt.arrays import tree_leaves
 from rlpyt.build import Parts
 from rlpyt.folder import RunFolder
 from rlpyt.replays.segments import Segments
@@ -36,6 +39,7 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
     lines += _normalizing(parts.agent.normalizer)
+    lines += _remembering(parts.agent.model)
     return [*lines, *_windows(run), *_learning(run, resolved.ranks)]
 
 
@@ -116,6 +120,14 @@ def _normalizing(normalizer: ObservationNormalizer | None) -> list[str]:
         return []
     why = "what is observed holds no floats but such as the network scales itself"
     return [f"--normalize-observation changes nothing: {why}"]
+
+
+def _remembering(network: Any) -> list[str]:
+    """Where a user's network cannot know when to forget."""
+    if "first" in network.reads or not tree_leaves(network.initial_state(1)):
+        return []
+    what = f"{type(network).__name__} has a memory and does not read `first`: it goes on from one"
+    return [f"{what} episode into the next; reset the state where inputs.first if it shall not"]
 
 
 def _learning(run: Run, ranks: int) -> list[str]:

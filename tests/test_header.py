@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from gymnasium import spaces
 from small_parts import ChanceEnv
+from torch import nn
 from toys import SpaceZooEnv
 
 from rlpyt.algos.options import (
@@ -205,3 +207,28 @@ def test_that_nothing_is_normalized_is_said(space: Any, said: bool, tmp_path: Pa
         lines = header(run, build(run), RunFolder(tmp_path))
         found = any("--normalize-observation changes nothing" in line for line in lines)
         assert found == (said and wished)
+
+
+class Remembering(nn.Module):
+    """A user's network with a memory, which adds up what it sees."""
+
+    def __init__(self, reads: set[str]) -> None:
+        super().__init__()
+        self.reads, self.layer = frozenset({"observation"} | reads), nn.Linear(3, 3)
+
+    def initial_state(self, batch: int) -> Any:
+        return torch.zeros(batch, 3)
+
+    def policy(self, inputs: Any, state: Any) -> Any:
+        state = state + inputs.observation
+        return self.layer(state), state
+
+
+def test_a_memory_that_is_not_told_of_beginnings_is_said(tmp_path: Path) -> None:
+    run = run_of(A2COptions(), 1, 100, tmp_path)
+    for reads, said in ((set(), True), ({"first"}, False)):
+        parts = build(run, model=lambda spec, reads=reads: Remembering(reads))
+        lines = header(run, parts, RunFolder(tmp_path))
+        assert any("Remembering has a memory and does not read" in x for x in lines) == said
+    plain = header(run, build(run), RunFolder(tmp_path))
+    assert not any("has a memory" in x for x in plain)
