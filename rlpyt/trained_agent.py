@@ -79,7 +79,8 @@ class TrainedAgent:
         """Train for a number of environment steps, in a run folder of its own (`self.folder`).
 
         Called again, the same run goes on for as many more: exactly from where it stopped, with
-        its schedules stretched over the new length.
+        its schedules stretched over the new length. Ctrl-C and SIGTERM end it saved, and this
+        returns; `self.status` is then "interrupted" or "terminated", otherwise "finished".
 
         Args:
             env_steps: None is the preset's length, or what the run lacks of its own.
@@ -108,7 +109,7 @@ class TrainedAgent:
                 mode=mode,
             )
         seed = outcome.runner.parts.resolved.seed  # of several ranks the first one's
-        self.folder, self.run = outcome.folder, outcome.runner.run
+        self.folder, self.run, self.status = outcome.folder, outcome.runner.run, outcome.status
         self.run = dataclasses.replace(self.run, loop=dataclasses.replace(self.run.loop, seed=seed))
         self.env_steps = outcome.runner.episodes.env_steps
         self._policy, self._weights = None, outcome.runner.parts.agent.state_dict()
@@ -205,6 +206,7 @@ class TrainedAgent:
         self.run = with_options(run, {"seed": draw_seed(run)})
         self.env_steps = 0
         self.folder: Path | None = None
+        self.status = ""  # how `learn` ended
         self._model = model
         self._policy: Policy | None = None
         self._weights: dict[str, Any] | None = None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from small_agents import short
+from small_runs import stopped_at
 
 import rlpyt
 from rlpyt import (
@@ -53,6 +54,14 @@ def test_learning_again_goes_on_with_the_same_run():
     agent.learn(500, mode="quiet")
     assert agent.folder == folder
     assert agent.env_steps >= done + 500
+
+
+def test_a_script_is_told_that_a_signal_ended_learning():
+    agent = A2C("CartPole-v1", seed=1, num_envs=2, eval_episodes=0)
+    assert agent.status == ""
+    agent.learn(600, hooks=stopped_at(3), mode="quiet")
+    assert agent.status == "interrupted" and agent.env_steps < 600
+    assert agent.learn(mode="quiet").status == "finished" and agent.env_steps >= 600
 
 
 def test_learning_again_goes_on_in_environments_of_a_factory():
