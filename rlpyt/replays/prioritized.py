@@ -130,7 +130,11 @@ class Prioritized:
         self._progress = progress
 
     def state(self) -> dict[str, Any]:
-        """What `load` needs, in the order of rows, so that another capacity can take it up."""
+        """What `load` needs, in the order of rows, so that another capacity can take it up.
+
+        It is of the rows that there are: not of those at the last draw, which may be long ago.
+        """
+        self.sync()
         blocks, bounds = [], zip(self._first.tolist(), self._end.tolist(), strict=True)
         for i, (first, end) in enumerate(bounds):
             parts = [self._tree.leaves[x] for x in self._ranges(i, first, end)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_runs import make, stopped_at
+from small_runs import fingerprint, make, stopped_at
 
 from rlpyt.replays.replay import Replay
 from rlpyt.run import Run
@@ -224,3 +224,19 @@ def test_no_item_is_twice_in_an_update_if_so_wished(
     train(quick("rainbow", tmp_path, **many, priority_unique=unique), mode="quiet")
     assert len(seen) > 20
     assert (set(seen) == {64}) is unique
+
+
+@pytest.mark.parametrize("entry", ["max", "td"])
+def test_a_run_that_rarely_draws_is_resumed_to_the_same_priorities(
+    entry: str, tmp_path: Path
+) -> None:
+    """New items are born at a draw, or where a checkpoint looks; here the last draw is long ago."""
+    given: dict[str, Any] = {"learning_starts": 0, "replay_ratio": 0.05, "priority_entry": entry}
+    values: dict[str, Any] = {"values": "expected"} if entry == "td" else {}
+    run = quick("rainbow", tmp_path, **given, **values)
+    run = dataclasses.replace(run, loop=dataclasses.replace(run.loop, env_steps=600))
+    whole = train(run, mode="quiet")
+    part = train(run, hooks=stopped_at(22), mode="quiet")
+    assert whole.runner.parts.algorithm.updates == part.runner.parts.algorithm.updates == 1
+    resume(part.folder, mode="quiet")
+    assert fingerprint(whole.folder) == fingerprint(part.folder)
