@@ -11,6 +11,17 @@ from rlpyt.run import Run
 from rlpyt.suggest import did_you_mean
 
 
+def whole(name: str, value: Any) -> int:
+    """A count of at least 1 that was given in Python; NumPy's are plain ones after that."""
+    try:
+        count = fitted(value, int)
+    except ValueError as error:
+        raise UsageError(f"{name}={value!r} {error}") from None
+    if count < 1:
+        raise UsageError(f"{name}={count} must be at least 1")
+    return count
+
+
 def with_options(run: Run, given: dict[str, Any]) -> Run:
     """The run with some of its options changed, by flat name or an accepted alias."""
     known = {s[2:].replace("-", "_"): flag for flag in flags_of(run) for s in flag.spellings}

@@ -27,7 +27,7 @@ from rlpyt.logging.displays import Mode
 from rlpyt.policy import Policy, PolicyState
 from rlpyt.resolve import draw_seed
 from rlpyt.run import Run
-from rlpyt.run_options import with_options
+from rlpyt.run_options import whole, with_options
 from rlpyt.runner import Hooks
 from rlpyt.training import resume, train
 
@@ -90,8 +90,7 @@ class TrainedAgent:
         """
         if self._stays:
             raise UsageError(self._stays)
-        if env_steps is not None and env_steps < 1:
-            raise UsageError(f"env_steps={env_steps} must be at least 1; leave it out to go on")
+        env_steps = None if env_steps is None else whole("env_steps", env_steps)
         if self.folder is None:
             if env_steps is not None:
                 self.run = with_options(self.run, {"env_steps": env_steps})
@@ -122,9 +121,7 @@ class TrainedAgent:
             episodes: how many.
             stochastic: explore as in training, instead of taking the most likely actions.
         """
-        if episodes < 1:
-            raise UsageError(f"episodes={episodes} must be at least 1")
-        loop = {"eval_episodes": episodes, "eval_stochastic": stochastic}
+        loop = {"eval_episodes": whole("episodes", episodes), "eval_stochastic": stochastic}
         with _process_as_it_is():
             opened = open_agent(with_options(self.run, loop), model=self._model)
             load_weights(opened.agent, self._state(), "the agent's weights")

@@ -35,6 +35,7 @@ from rlpyt.ranks import together, world
 from rlpyt.replays.segments import Segments
 from rlpyt.resolve import Resolved, on_device, with_sampler
 from rlpyt.run import Run
+from rlpyt.run_options import whole
 from rlpyt.runner import Hooks, Runner
 from rlpyt.saved import refuse_alone
 from rlpyt.stopping import StopSignal
@@ -151,6 +152,7 @@ def resume(
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=env))
     done = world().from_first(lambda: checkpoint.steps(folder.path / "checkpoints"))
     if env_steps is not None:
+        env_steps = whole("env_steps", env_steps)
         if env_steps <= done:
             raise UsageError(
                 f"env_steps={env_steps}: the run has taken {done} already; choose a greater length"

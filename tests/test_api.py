@@ -24,6 +24,7 @@ from rlpyt import (
 )
 from rlpyt.api import load
 from rlpyt.build import build
+from rlpyt.folder import RunFolder
 from rlpyt.generators import generators
 from rlpyt.training import resume
 from tests.toys import CountEnv
@@ -164,6 +165,18 @@ def test_fewer_than_one_step_or_episode_is_refused():
             agent.learn(steps, mode="quiet")
     with pytest.raises(UsageError, match="episodes=0 must be at least 1"):
         agent.evaluate(0)
+    for steps in (0.5, "100", True):
+        with pytest.raises(UsageError, match="env_steps=.* must be a whole number"):
+            agent.learn(steps, mode="quiet")
+        with pytest.raises(UsageError, match="env_steps=.* must be a whole number"):
+            resume(agent.folder, env_steps=steps, mode="quiet")
+
+
+def test_numbers_of_steps_may_be_numpys_or_written_with_an_exponent():
+    agent = short(eval_episodes=0)
+    for steps in (np.int64(50), 1e2):
+        assert agent.learn(steps, mode="quiet").env_steps > 600
+        assert isinstance(RunFolder(agent.folder).read()["options"]["loop"]["env_steps"], int)
 
 
 def test_options_are_given_flat_and_by_any_accepted_name():
