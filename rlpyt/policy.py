@@ -81,9 +81,12 @@ class Policy:
         mask: Any = None,
     ) -> tuple[Any, PolicyState]:
         """The answer to an observation, or to a batch of them."""
+        _refuse_pair(self.spec.observation, observation)
         single = _extra_dims(self._space, self.spec.observation, observation) == 0
         values = [observation] if single else _split(self._space, observation)
         size = len(values)
+        if not size:
+            raise UsageError("a batch of no observations has no answer; give one at least")
         stored = zeros(example(self.spec.observation), (size,))
         for b, value in enumerate(values):
             self._write(stored, b, value)
@@ -177,6 +180,17 @@ def _stacked(frame: np.ndarray, before: np.ndarray, first: np.ndarray) -> np.nda
     older = before[:, 1:].copy()
     older[first] = 0
     return np.concatenate((older, frame[:, None]), 1)
+
+
+def _refuse_pair(spec: Spec, observation: Any) -> None:
+    """Raise where an info is given beside the observation, as reset() returns them."""
+    tuples = isinstance(spec, Composite) and spec.kind != "dict"
+    pair = isinstance(observation, tuple) and len(observation) == 2
+    if pair and isinstance(observation[1], dict) and not tuples:
+        raise UsageError(
+            "predict was given (observation, info), which is what reset() returns; give the "
+            "observation alone"
+        )
 
 
 def _extra_dims(space: Any, spec: Spec, value: Any) -> int:

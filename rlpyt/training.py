@@ -16,7 +16,7 @@ from rlpyt.build import ModelFactory, Parts, build, load_weights
 from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder
 from rlpyt.header import going_on, header, saving
-from rlpyt.logging import csv
+from rlpyt.logging import csv, displays
 from rlpyt.logging.console import Console
 from rlpyt.logging.displays import Mode
 from rlpyt.logging.recorder import Recorder, Silent
@@ -97,6 +97,7 @@ def train(
         stream: where progress is shown; standard output by default.
         guarded: end this process where an environment that it steps does not return in time.
     """
+    displays.check(mode)
     check_same_options(run)
     parts = build(run, model=model, home=_home(run, guarded))
     try:
@@ -142,6 +143,7 @@ def resume(
         device: in place of the run's own; numbers then differ by rounding.
         guarded: end this process where an environment that it steps does not return in time.
     """
+    displays.check(mode)
     folder = RunFolder(path)
     record = folder.read()
     refuse_alone(folder)

@@ -172,6 +172,13 @@ def test_fewer_than_one_step_or_episode_is_refused():
             resume(agent.folder, env_steps=steps, mode="quiet")
 
 
+def test_a_way_of_showing_that_there_is_not_is_refused_before_a_run_begins():
+    agent = A2C("CartPole-v1", seed=1)
+    with pytest.raises(UsageError, match=r"mode='quite' must be one of .*did you mean quiet\?"):
+        agent.learn(100, mode="quite")
+    assert not Path("runs").exists()
+
+
 def test_numbers_of_steps_may_be_numpys_or_written_with_an_exponent():
     agent = short(eval_episodes=0)
     for steps in (np.int64(50), 1e2):

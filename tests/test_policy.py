@@ -6,7 +6,7 @@ import pytest
 from small_agents import short
 
 from rlpyt import PPO, EnvironmentFault, UsageError
-from tests.toys import MaskEnv
+from tests.toys import MaskEnv, SpaceZooEnv
 
 
 def test_predict_answers_one_or_many_in_the_environments_form():
@@ -94,3 +94,18 @@ def test_frames_are_stacked_while_predicting():
     assert state.frames[0, :, 0, 0].tolist() == [0, 1, 2]
     _, state = agent.predict(frame + 2, state, first=True)
     assert state.frames[0, :, 0, 0].tolist() == [0, 0, 3]
+
+
+def test_what_reset_returns_is_no_observation():
+    agent, observation = PPO("CartPole-v1", seed=0), np.zeros(4, np.float32)
+    with pytest.raises(UsageError, match="given .observation, info., which is what reset"):
+        agent.predict((observation, {}))
+    part = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    both = gymnasium.spaces.Tuple((part, gymnasium.spaces.Dict(a=part)))
+    agent = PPO(lambda: SpaceZooEnv(both, gymnasium.spaces.Discrete(2)), seed=0)
+    assert agent.predict((np.zeros(2), {"a": np.zeros(2)}))[0] in (0, 1)  # control
+
+
+def test_a_batch_of_none_has_no_answer():
+    with pytest.raises(UsageError, match="a batch of no observations"):
+        PPO("CartPole-v1", seed=0).predict(np.zeros((0, 4)))

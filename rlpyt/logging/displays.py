@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, get_args
 
+from rlpyt.errors import UsageError
 from rlpyt.logging.block import Line
 from rlpyt.logging.text import printable
+from rlpyt.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -34,6 +36,14 @@ class Display(Protocol):
     def close(self) -> None:
         """Leave the block where it is and give the terminal back."""
         ...
+
+
+def check(mode: str) -> None:
+    """Refuse a way of showing that there is not."""
+    if mode not in get_args(Mode):
+        known = get_args(Mode)
+        nearest = did_you_mean(str(mode), known)
+        raise UsageError(f"mode={mode!r} must be one of {', '.join(known)}{nearest}")
 
 
 def choose(mode: Mode, stream: TextIO | None) -> Display:
