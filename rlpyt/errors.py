@@ -6,6 +6,8 @@ import errno
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 
@@ -98,6 +100,13 @@ def reason_of(error: OSError) -> str:
     if error.errno == errno.EFBIG:
         return f"{error.strerror}: raise the limit of a file's size (ulimit -f unlimited)"
     return error.strerror or str(error)
+
+
+def from_here(path: Path) -> Path:
+    """A path as it would be typed: from the working directory, where it lies below that."""
+    with suppress(ValueError, OSError):  # it lies elsewhere; the directory is no more
+        return path.relative_to(Path.cwd())
+    return path
 
 
 class WaitedTooLong(TimeoutError):

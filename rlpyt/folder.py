@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlpyt.envs.options import EnvOptions
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, from_here
 from rlpyt.run import ALGORITHMS, LoopOptions, Run, network_of
 from rlpyt.samplers.options import SamplerOptions
 
@@ -39,26 +39,31 @@ class RunFolder:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, run: Run, seed: int) -> RunFolder:
-        """Make a folder of its own for a run, with a number behind a name that is taken."""
+    def create(cls, run: Run, seed: int, runs: Path | None = None) -> RunFolder:
+        """Make a folder of its own for a run, with a number behind a name that is taken.
+
+        Args:
+            runs: where the run's `runs` lies, if the working directory may be another by now.
+        """
+        runs = runs or Path(run.loop.runs)
         stamp = time.strftime("%m%d-%H%M%S")
         env = re.sub(r"[^\w.\-]+", "-", run.env_name)
         name = run.loop.name or f"{env}__{run.algo_name}__{seed}__{stamp}"
         for attempt in range(1, 1000):
-            path = Path(run.loop.runs) / (name if attempt == 1 else f"{name}-{attempt}")
+            path = runs / (name if attempt == 1 else f"{name}-{attempt}")
             try:
                 path.mkdir(parents=True, exist_ok=False)
                 return cls(path)
             except FileExistsError:
                 if run.loop.name:
                     raise UsageError(
-                        f"name={name}: {path} exists; choose another --name, or go on with it: "
-                        f"rlpyt resume {path}"
+                        f"name={name}: {from_here(path)} exists; choose another --name, or go on "
+                        f"with it: rlpyt resume {from_here(path)}"
                     ) from None
             except OSError as error:
                 raise UsageError(
-                    f"runs={run.loop.runs}: {path} cannot be made ({error.strerror}); choose a "
-                    "folder that can be written with --runs"
+                    f"runs={run.loop.runs}: {from_here(path)} cannot be made ({error.strerror}); "
+                    "choose a folder that can be written with --runs"
                 ) from None
         raise UsageError(f"{run.loop.runs} holds a thousand runs named {name}; choose a --name")
 
@@ -101,7 +106,8 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(
-                    f"{self.path} is being trained by another process; wait for it, or stop it"
+                    f"{from_here(self.path)} is being trained by another process; wait for it, or "
+                    "stop it"
                 ) from None
             except (ImportError, OSError):
                 pass
@@ -113,12 +119,14 @@ class RunFolder:
             content = json.loads(file.read_text())
         except FileNotFoundError:
             inner = self.path.parent.name == "checkpoints"
-            what = f"{self.path.parent.parent}, whose" if inner else "a folder below --runs; its"
+            path = from_here(self.path)
+            what = f"{path.parent.parent}, whose" if inner else "a folder below --runs; its"
             raise UsageError(
-                f"{self.path} is no run: it has no run.json; give {what} newest checkpoint is taken"
+                f"{path} is no run: it has no run.json; give {what} newest checkpoint is taken"
             ) from None
         except (OSError, ValueError) as error:
-            raise UsageError(f"{file} cannot be read: {error}") from None
+            raise UsageError(f"{from_here(file)} cannot be read: {error}") from None
+        file = from_here(file)
         damaged = UsageError(f"{file} does not describe a run; restore a copy of it")
         if not isinstance(content, dict) or not isinstance(content.get("format"), int):
             raise damaged
@@ -148,7 +156,7 @@ class RunFolder:
             )
         except (KeyError, TypeError) as error:
             raise UsageError(
-                f"{self.path / 'run.json'} does not hold the options of a run ({error})"
+                f"{from_here(self.path / 'run.json')} does not hold the options of a run ({error})"
             ) from None
 
     def _write(self, content: dict[str, Any]) -> None:

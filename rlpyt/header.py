@@ -8,6 +8,7 @@ from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.algos.options import ClippedOptions, QValueOptions, ReplayOptions
 from rlpyt.arrays import tree_leaves
 from rlpyt.build import Parts
+from rlpyt.errors import from_here
 from rlpyt.folder import RunFolder
 from rlpyt.replays.segments import Segments
 from rlpyt.resolve import Resolved
@@ -35,7 +36,7 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         shape = f"on each of {resolved.ranks} ranks: {shape}; together {_together(run, resolved)}"
     what = f"rlpyt · {run.algo_name} · {run.env_name} · seed {resolved.seed}"
     lines = [
-        f"{what} · {where} · {folder.path}",
+        f"{what} · {where} · {from_here(folder.path)}",
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
     lines += _normalizing(parts.agent.normalizer)

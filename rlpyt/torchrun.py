@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, from_here
 
 NAMES: Final = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
@@ -57,7 +57,7 @@ def fails_alone() -> bool:
 
 def resuming(folder: Path, ranks: int) -> str:
     """The command that goes on with a run of so many ranks, on as many machines as there are."""
-    command, each = f"rlpyt resume {folder}", here()
+    command, each = f"rlpyt resume {from_here(folder)}", here()
     if ranks == 1:
         return command
     if each == ranks or os.environ.get("GROUP_WORLD_SIZE", "1") == "1":

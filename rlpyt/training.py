@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from rlpyt import checkpoint, torchrun
 from rlpyt.acting import Home, observes_images
 from rlpyt.build import ModelFactory, Parts, build, load_weights
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, from_here
 from rlpyt.folder import RunFolder
 from rlpyt.header import going_on, header, saving
 from rlpyt.logging import csv, displays
@@ -99,12 +99,13 @@ def train(
     """
     displays.check(mode)
     check_same_options(run)
+    runs, before = Path(run.loop.runs).absolute(), _init_from(run)  # environments may go elsewhere
     parts = build(run, model=model, home=_home(run, guarded))
     try:
-        if run.loop.init_from:
-            _start_from(parts, Path(run.loop.init_from))
+        if before:
+            _start_from(parts, before)
         check_same_agents(parts.agent, parts.spec, drawn=True)
-        folder = world().from_first(lambda: _begun(run, parts))
+        folder = world().from_first(lambda: _begun(run, parts, runs))
         check_shared(folder)
         with held(folder):
             segments = segments_of(run, parts, folder)
@@ -144,7 +145,7 @@ def resume(
         guarded: end this process where an environment that it steps does not return in time.
     """
     displays.check(mode)
-    folder = RunFolder(path)
+    folder = RunFolder(Path(path).absolute())  # environments may change the working directory
     record = folder.read()
     refuse_alone(folder)
     check_ranks(folder, record)
@@ -176,6 +177,7 @@ def resume(
     if sampler and sampler.keys() - {"nan_policy"}:
         images = observes_images(run.env, _home(run, guarded))
         resolved = with_sampler(resolved, run, images)
+    before = _init_from(run)
     parts = build(run, resolved, model=model, home=_home(run, guarded))
     if drop_replay and parts.replay is None:
         parts.close()
@@ -191,8 +193,8 @@ def resume(
                     lambda state: _load_replay(segments, state, drop_replay),
                 )
                 done = saved[1]["env_steps"]
-            elif run.loop.init_from:
-                _start_from(parts, Path(run.loop.init_from))
+            elif before:
+                _start_from(parts, before)
             resumed = [*record["resumed"], {"env_steps": done, "length": env_steps}]
             own = {name: dataclasses.asdict(getattr(run, name)) for name in ("loop", "sampler")}
             if world().first:
@@ -286,11 +288,12 @@ def _go(
             status = runner.train()
         except BaseException as error:
             if first:
-                folder.update(
-                    status="failed",
-                    env_steps=runner.episodes.env_steps,
-                    error=f"{type(error).__name__}: {error}",
-                )
+                with suppress(OSError, UsageError):  # a full disk, say, which is the error itself
+                    folder.update(
+                        status="failed",
+                        env_steps=runner.episodes.env_steps,
+                        error=f"{type(error).__name__}: {error}",
+                    )
             raise
         steps = runner.episodes.env_steps
         if not runner.saved:
@@ -309,11 +312,9 @@ def _home(run: Run, guarded: bool) -> Home:
     return Home(watchdog=dog, start_timeout=run.sampler.start_timeout)
 
 
-def _begun(run: Run, parts: Parts) -> RunFolder:
-    """A folder for the run, which says what it is."""
-    folder = RunFolder.create(run, parts.resolved.seed)
-    if world().size > 1:  # they may have been started elsewhere
-        folder = RunFolder(folder.path.absolute())
+def _begun(run: Run, parts: Parts, runs: Path) -> RunFolder:
+    """A folder for the run below `runs`, which says what it is."""
+    folder = RunFolder.create(run, parts.resolved.seed, runs)
     folder.begin(run, parts.resolved.as_dict())
     return folder
 
@@ -327,11 +328,16 @@ def _farewell(status: str, folder: RunFolder, saved: bool, env_steps: int) -> li
     if status != "finished":
         what = "saved" if saved else f"not saved since {env_steps:,} env steps"
         return [f"{status}, {what}; go on with: {torchrun.resuming(folder.path, world().size)}"]
-    return [f"saved    {folder.path}: checkpoints/  run.json  progress.csv"]
+    return [f"saved    {from_here(folder.path)}: checkpoints/  run.json  progress.csv"]
+
+
+def _init_from(run: Run) -> Path | None:
+    """Where the weights lie that a run begins with."""
+    return Path(run.loop.init_from).absolute() if run.loop.init_from else None
 
 
 def _start_from(parts: Parts, other: Path) -> None:
     """Take weights and normalizers of another run's newest checkpoint, of one, or of `save`."""
     inside = other / "checkpoints"
     state, _ = checkpoint.load(inside if inside.exists() else other)
-    load_weights(parts.agent, state["agent"], f"init_from={other}")
+    load_weights(parts.agent, state["agent"], f"init_from={from_here(other)}")

@@ -1,10 +1,14 @@
 """run.json: whole or not there, options come back as they were, and what is damaged is named."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 from toys import CountEnv
 
+from rlpyt import checkpoint
 from rlpyt.algos.options import A2COptions, PPOOptions
 from rlpyt.api import load
 from rlpyt.envs.options import EnvOptions
@@ -12,6 +16,7 @@ from rlpyt.errors import UsageError
 from rlpyt.folder import RunFolder, git_state, versions
 from rlpyt.models.options import ActorCriticOptions
 from rlpyt.run import LoopOptions, Run
+from rlpyt.runner import Hooks
 from rlpyt.training import resume, train
 
 
@@ -174,3 +179,56 @@ def test_a_run_that_is_being_trained_is_not_gone_on_with(tmp_path):
         pass
     with folder.held():
         pass
+
+
+class Wanderer(CountEnv):
+    """Goes to another folder, as simulators do to find their files."""
+
+    def __init__(self, where, when="step"):
+        super().__init__()
+        self.where, self.when = where, when
+        self._go("make")
+
+    def reset(self, **given):
+        self._go("reset")
+        return super().reset(**given)
+
+    def step(self, action):
+        self._go("step")
+        return super().step(action)
+
+    def _go(self, now):
+        if now == self.when:
+            os.chdir(self.where)
+
+
+@pytest.mark.parametrize("when", ["make", "reset", "step"])
+def test_an_environment_that_changes_the_directory_takes_no_file_along(when, tmp_path):
+    """Everything is where the run began, and it can be gone on with from there."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    env = EnvOptions(lambda: Wanderer(elsewhere, when), num_envs=2)
+    loop = LoopOptions(env_steps=64, checkpoint_interval=16, eval_episodes=0, name="run", seed=1)
+    outcome = train(Run(env, A2COptions(horizon=8), loop=loop), mode="quiet")
+    assert Path.cwd() == elsewhere and not any(elsewhere.iterdir())
+    assert outcome.folder == tmp_path / "runs" / "run"
+    assert RunFolder(outcome.folder).read()["status"] == "finished"
+    assert checkpoint.steps(outcome.folder / "checkpoints") >= 64
+    os.chdir(tmp_path)
+    on = resume(Path("runs/run"), env_steps=128, env=env.env, mode="quiet")
+    assert checkpoint.steps(tmp_path / "runs/run/checkpoints") >= 128 and on.status == "finished"
+    assert not any(elsewhere.iterdir())
+
+
+def test_a_disk_that_is_full_is_what_a_run_fails_of(tmp_path, monkeypatch):
+    """Where `run.json` cannot say so either."""
+
+    def full(*given, **fields):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fail(runner):
+        monkeypatch.setattr(RunFolder, "update", full)
+        raise RuntimeError("the first error")
+
+    with pytest.raises(RuntimeError, match="the first error"):
+        train(run_in(tmp_path, env_steps=5000), hooks=Hooks(on_window=fail), mode="quiet")

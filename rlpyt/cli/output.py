@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
+from rlpyt.errors import from_here
+
 if TYPE_CHECKING:
     from rlpyt.cli.profiling import Profiler
     from rlpyt.training import Outcome
@@ -71,7 +73,7 @@ def report(
     elif quiet and first:
         value = summary["eval_return"]
         evaluated = "" if value is None else f", eval_return {value:.2f}"
-        print(f"{summary['status']}: {outcome.folder}{evaluated}")
+        print(f"{summary['status']}: {from_here(outcome.folder)}{evaluated}")
     if first:
         print_object(summary)
     return (EXIT_CODES if outcome.saved else UNSAVED)[outcome.status]
