@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlpyt.envs.exits import no_exit
-from rlpyt.envs.make import Role, is_atari, make
+from rlpyt.envs.make import Role, is_atari, make, require_spaces
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.noise import TRAINING_RESETS, ResetSeeds
@@ -85,14 +85,15 @@ def in_process(
         heart, resets, drop: as `InProcess` takes them.
     """
     role: Role = "train" if seeds.role == TRAINING_RESETS else "evaluation"
-    envs = []
+    envs, made = [], columns.start
     try:
         for b in columns:
             if heart is not None:
                 heart.beat(b, MAKE)
+            made = b
             envs.append(make(options, seeds.numbered + b, role=role))
+            require_spaces(envs[-1], options, spec, f"environment {b} of {total}, {role}")
     except Exception as error:
-        made = columns[len(envs)]
         error.add_note(f"while environment {made} of {total} ({spec.id}, {role}) was made")
         for env in envs:
             with suppress(Exception), no_exit("close()"):  # it must not mask the first one
