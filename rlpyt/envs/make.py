@@ -8,7 +8,7 @@ import importlib
 import inspect
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.registry import find, find_callable, import_for, import_user_module, missing
 from rlpyt.envs.spaces import to_spec
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, MultiDiscrete, Spec, leaf_form, leaves
-from rlpyt.errors import UsageError
+from rlpyt.errors import EnvironmentFault, UsageError
 from rlpyt.suggest import did_you_mean
 
 Role = Literal["train", "evaluation"]
@@ -303,7 +303,7 @@ def _find_mask(
     if isinstance(space, spaces.Dict) and MASK in space.spaces:
         shape = space[MASK].shape
     else:
-        info = env.reset(seed=0)[1] if choices else {}
+        info = _info_of(env.reset(seed=0), options) if choices else {}
         if info.get(MASK) is None:
             return None, 0
         where = "info"
@@ -316,6 +316,17 @@ def _find_mask(
             "of them, or pass --no-action-mask to treat it as any other value"
         )
     return where, choices
+
+
+def _info_of(returned: Any, options: EnvOptions) -> Mapping[str, Any]:
+    """The info of what a reset returned."""
+    pair = isinstance(returned, tuple) and len(returned) == 2
+    if not (pair and isinstance(returned[1], Mapping)):
+        raise EnvironmentFault(
+            f"{options.name}: reset() returned {_type(returned)}; it must return (observation, "
+            "info: dict); wrap an environment of the older form (shimmy's GymV21CompatibilityV0)"
+        )
+    return returned[1]
 
 
 def _choices(action: Spec) -> int:

@@ -11,6 +11,11 @@ from rlpyt.errors import EnvironmentFault
 from rlpyt.processes.heart import STEP, Heart
 
 Step = Callable[[Any], tuple[Any, ...]]
+_FORM = (
+    "step() must return (observation, reward, terminated, truncated, info) and reset() "
+    "(observation, info); wrap an environment of the older form, whose step() returns four values "
+    "(shimmy's GymV21CompatibilityV0)"
+)
 
 
 class Calls:
@@ -57,6 +62,8 @@ class Calls:
         """Say in an error which environment it came from, and in which call."""
         name = self._called(b)
         refuse_exit(error, f"{name}, {call}")
+        if _is_of_form(error):
+            raise EnvironmentFault(f"{name}, {call}: {error}; {_FORM}") from None
         if isinstance(error, EnvironmentFault):
             error.args = (f"{name}, {call}: {error}",)
         else:
@@ -64,6 +71,13 @@ class Calls:
 
     def _called(self, b: int) -> str:
         return f"environment {self.numbers[b]} of {self._total} ({self._id})"
+
+
+def _is_of_form(error: BaseException) -> bool:
+    """Whether what a call returned could not be taken apart: nothing inside of it has raised."""
+    at = error.__traceback__
+    inside = at is not None and at.tb_next is not None
+    return isinstance(error, ValueError | TypeError) and not inside and "unpack" in str(error)
 
 
 def _beating(step: Step, heart: Heart, number: int) -> Step:

@@ -116,3 +116,13 @@ def test_describing_resets_only_where_an_info_may_hold_a_mask():
     env = CountEnv()
     describe(env, EnvOptions(CountEnv, action_mask=False))
     assert env.episode == -1
+
+
+def test_a_reset_of_the_older_form_is_named_with_its_remedy():
+    class Older(CountEnv):
+        def reset(self, **given):
+            return super().reset(**given)[0]
+
+    options = EnvOptions(Older)
+    with pytest.raises(EnvironmentFault, match=r"Older: reset\(\) returned numpy.ndarray; .*Gym"):
+        probe(options)

@@ -514,3 +514,37 @@ def test_a_longer_episode_than_the_log_is_cut_on_resume(monkeypatch):
     state = saved(envs.snapshot())
     assert len(state["log"]["rows"]) <= 10
     assert resumed.restore(state, rows[50])[0] == 0
+
+
+class OldForm(CountEnv):
+    """As gym's environments were before 0.26, in one of its calls; or fails inside of it."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def reset(self, **given):
+        observation, info = super().reset(**given)
+        return observation if self.how == "reset" else (observation, info)
+
+    def step(self, action):
+        if self.how == "inside":
+            _, _ = (1, 2, 3)
+        observation, reward, terminated, _, info = super().step(action)
+        if self.how == "none":
+            return None
+        return observation, reward, terminated, info
+
+
+@pytest.mark.parametrize(("how", "call"), [("step", "step"), ("none", "step"), ("reset", "reset")])
+def test_an_environment_of_the_older_form_is_named_with_its_remedy(how, call):
+    with pytest.raises(
+        EnvironmentFault, match=rf"environment 0 of 2.*, {call}\(.*must return .*Gym"
+    ):
+        step(in_process(lambda b: OldForm(how if b == 0 else ""), 2, action_mask=False), 1)
+
+
+def test_control_what_cannot_be_taken_apart_inside_of_a_step_is_its_own_error():
+    with pytest.raises(ValueError, match="too many values to unpack") as caught:
+        step(in_process(lambda b: OldForm("inside"), 1), 1)
+    assert caught.value.__notes__
