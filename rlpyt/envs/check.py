@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import describe, require_next_step
 from rlpyt.envs.options import EnvOptions
+from rlpyt.envs.own_snapshots import has_snapshots
 from rlpyt.envs.player import Finding, Findings, Player, Stop, short
 from rlpyt.envs.spec import Box, EnvSpec, leaves
 from rlpyt.errors import EnvironmentFault, UsageError
@@ -135,7 +136,7 @@ def _check_seeding(player: Player, found: Findings) -> None:
 def _check_snapshot(player: Player, found: Findings) -> None:
     """Where an environment offers snapshots, they must bring it back exactly."""
     env: Any = player.env.unwrapped
-    if not (hasattr(env, "snapshot") and hasattr(env, "restore")):
+    if not has_snapshots(env):
         return
     action = player.draw(np.random.default_rng(2), player.reset(3))
     state = copy.deepcopy(env.snapshot())

@@ -185,8 +185,11 @@ class InProcess:
         for b, env in enumerate(self._singles.envs):
             if snapshots.offers(env) and b not in self._cut:
                 self._calls.beat(b, SNAPSHOT)
-                with self._calls.no_exit(b, "snapshot()"):
+                try:
                     own[str(self._calls.numbers[b])] = snapshots.snapshot(env)
+                except BaseException as error:
+                    self._calls.name(error, b, "snapshot()")
+                    raise
         self._calls.rest()
         state = {"resets": self.resets, "log": self._singles.log.snapshot(), "own": own}
         return state | ({"cut": np.array(self._cut)} if self._cut else {})

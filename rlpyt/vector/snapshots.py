@@ -8,12 +8,14 @@ that no snapshot holds, so that such an environment is brought back by its actio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from rlpyt.envs.own_snapshots import has_snapshots
+from rlpyt.errors import EnvironmentFault
 from rlpyt.vector.action_log import ActionLog
 from rlpyt.vector.lost import lost
 
@@ -30,13 +32,19 @@ def offers(env: gymnasium.Env[Any, Any]) -> bool:
         if not isinstance(env, _TRANSPARENT):
             return False
         env = env.env
-    return hasattr(env, "snapshot") and hasattr(env, "restore")
+    return has_snapshots(env)
 
 
 def snapshot(env: gymnasium.Env[Any, Any]) -> dict[str, np.ndarray]:
     """An environment's own snapshot, with the step counts of time limits around it."""
     inner: Any = env.unwrapped
-    return {**inner.snapshot(), "__elapsed__": np.array(_elapsed(env))}
+    own = inner.snapshot()
+    if not isinstance(own, Mapping):
+        raise EnvironmentFault(
+            f"snapshot() returned {type(own).__name__}; it must return a dict of arrays, which "
+            "restore(state) takes; a method that does something else needs another name"
+        )
+    return {**own, "__elapsed__": np.array(_elapsed(env))}
 
 
 def restore(env: gymnasium.Env[Any, Any], state: dict[str, np.ndarray]) -> None:

@@ -548,3 +548,41 @@ def test_control_what_cannot_be_taken_apart_inside_of_a_step_is_its_own_error():
     with pytest.raises(ValueError, match="too many values to unpack") as caught:
         step(in_process(lambda b: OldForm("inside"), 1), 1)
     assert caught.value.__notes__
+
+
+class Screenshots(CountEnv):
+    """Its methods of these names are for something else."""
+
+    def snapshot(self, path):
+        raise AssertionError
+
+    restore = snapshot
+
+
+class Proxy(CountEnv):
+    """Has an attribute of every name, as what forwards calls to another process."""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *given: None
+
+
+@pytest.mark.parametrize("kind", [Screenshots, Proxy])
+def test_methods_that_save_something_else_are_left_alone(kind):
+    envs = in_process(lambda b: kind(), 2)
+    step(envs, 3)
+    assert envs.snapshot()["own"] == {}
+
+
+def test_a_snapshot_that_is_none_is_named():
+    class Nothing(OwnSnapshot):
+        def snapshot(self):
+            return None
+
+    envs = in_process(lambda b: Nothing(), 2)
+    step(envs, 3)
+    with pytest.raises(
+        EnvironmentFault, match=r"environment 0 of 2.*snapshot\(\) returned NoneType"
+    ):
+        envs.snapshot()
