@@ -338,9 +338,10 @@ class Runner:
             evaluation = evaluator.evaluate(stop=lambda: bool(self.stop.name))
         except Stopped:
             return None, True
-        except FloatingPointError:
-            raise  # it is the weights that are not finite
         except Exception as error:
+            noted = getattr(error, "__notes__", ())  # by which an environment's own is known
+            if isinstance(error, FloatingPointError) and not noted:
+                raise  # it is the weights that are not finite
             what = error.message if isinstance(error, WorkerError) else repr(error)
             self.console.message(f"evaluation failed, training goes on: {what}")
             self.recorder.record("eval/failed", 1.0)

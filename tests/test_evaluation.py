@@ -16,6 +16,7 @@ from rlpyt.envs.options import EnvOptions
 from rlpyt.evaluation import Evaluator, Stopped
 from rlpyt.models.options import ActorCriticOptions
 from rlpyt.run import LoopOptions, Run
+from rlpyt.runner import Hooks
 from rlpyt.training import train
 
 ROLE = noise.EVALUATION_RESETS
@@ -164,6 +165,41 @@ def test_training_is_the_same_with_and_without_evaluations(memory, tmp_path):
         )  # fmt: skip
         found.append(trained(train(options, mode="quiet")))
     assert found[0] == found[1] == found[2]
+
+
+class Overflows(CrashEnv):
+    """Fails by what means, elsewhere, that the weights are not finite."""
+
+    def _crash_when_due(self, place):
+        try:
+            super()._crash_when_due(place)
+        except RuntimeError as error:
+            raise FloatingPointError(str(error)) from None
+
+
+def overflowing_evaluation(role: str = "train"):
+    return Overflows("step" if role == "evaluation" else "nowhere", k=7)
+
+
+def test_a_floating_point_error_of_an_evaluations_environment_is_no_matter_of_weights(
+    tmp_path, capsys
+):
+    """F38."""
+    outcome = train(run(tmp_path, overflowing_evaluation), mode="plain")
+    assert outcome.status == "finished" and outcome.runner.evaluation is None
+    assert "training goes on: FloatingPointError('crash in step')" in capsys.readouterr().out
+
+
+def test_control_weights_that_are_not_finite_end_the_run_in_its_evaluation(tmp_path):
+    """F10."""
+
+    def poison(runner):
+        if runner.episodes.env_steps >= runner.run.loop.env_steps:
+            next(runner.parts.agent.model.parameters()).data[...] = float("nan")
+
+    options = run(tmp_path, lambda: CrashEnv("nowhere"))
+    with pytest.raises(FloatingPointError, match="finite"):
+        train(options, hooks=Hooks(on_window=poison), mode="quiet")
 
 
 def crashing_evaluation(role: str = "train"):

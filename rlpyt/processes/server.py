@@ -37,6 +37,12 @@ def start(
     Args:
         preload: modules that a fork server imports once for all; without effect when it runs.
     """
+    if multiprocessing.current_process().daemon:
+        raise UsageError(
+            f"{name} cannot be started: this process is daemonic (one of a multiprocessing.Pool, "
+            "say), and such a one may start none; choose sampler=serial, or make it with "
+            "daemon=False"
+        )
     context: Any = multiprocessing.get_context(method)
     if method == "fork":
         first, rest = first.pack_for_fork(), rest.pack_for_fork()

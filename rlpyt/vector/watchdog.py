@@ -19,7 +19,7 @@ from rlpyt.errors import StopAsked, UsageError
 from rlpyt.processes import stacks
 from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.processes.wait import GRACE, LOOK
-from rlpyt.samplers.options import START_LIMIT
+from rlpyt.samplers.options import START_LIMIT, STEP_LIMIT
 from rlpyt.vector.in_process import InProcess
 
 _FAST = 100  # calls a second, from which on one beat a row is enough to tell slow from hanging
@@ -124,8 +124,9 @@ class Watchdog:
         column = self._column()
         where = str(self.heart) if column is None else f"environment {column}"
         text = f"rlpyt: {where} did not return for {seconds:.3g} s; the run ends"
-        if self._making:
-            text += f". {START_LIMIT} sets how long it may take"
+        if stopping.asked_at() is None:  # else it was not given all of the time
+            limit = START_LIMIT if self._making else STEP_LIMIT
+            text += f". {limit} sets how long it may take"
         if self._folder is not None:
             stacks.note(self._folder / "stacks", [text])
             how = torchrun.resuming(self._folder, torchrun.expected())

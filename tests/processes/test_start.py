@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -214,6 +215,16 @@ def test_more_descriptors_than_can_be_handed_over_or_opened_are_refused_with_the
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert told(processes, look_for) == "found"
         assert forkserver._forkserver._forkserver_pid == server  # it lives, and its children
+
+
+def test_a_daemonic_process_is_told_that_it_may_start_none(monkeypatch):
+    """multiprocessing forbids it, as it would leave them behind."""
+    with Processes() as processes:
+        monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+        with pytest.raises(UsageError, match=r"worker 1 cannot .* daemonic .* sampler=serial"):
+            processes.start("worker 1", tell, look_for)
+        monkeypatch.undo()
+        assert told(processes, look_for) == "found"  # the control
 
 
 def test_a_fork_server_that_is_killed_is_replaced():

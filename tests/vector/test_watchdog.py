@@ -39,7 +39,7 @@ def test_a_hung_environment_of_a_command_ends_it(how, named, tmp_path):
     assert "in misbehave" in shown  # the stacks
     if named:
         assert "environment 2 did not return for 0.5" in shown
-        assert "rlpyt resume runs/run" in shown
+        assert "--env-step-timeout" in shown and "rlpyt resume runs/run" in shown
         assert "in misbehave" in (tmp_path / "runs" / "run" / "stacks" / "main.txt").read_text()
     resumed = resume(tmp_path / "runs" / "run", mode="quiet")
     assert resumed.status == "finished"  # from the newest checkpoint
