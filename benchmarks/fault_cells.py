@@ -57,8 +57,9 @@ class Fault:
     """A row of the matrix.
 
     Args:
-        kind: error, death and hang: an environment misbehaves in one of its calls; harmless: it
-            does, and the run must go on; main, helper and sampler: that process is sent signals at
+        kind: error, death and hang: an environment misbehaves in one of its calls; value: it
+            returns what nobody can learn from; harmless: it misbehaves, and the run must go on;
+            main, helper and sampler: that process is sent signals at
             a random moment; limit: the command is refused something from its start on.
         how, where, k: as `small_workers.Faulty` takes them.
         says: what the message must hold beside who and where.
@@ -66,6 +67,7 @@ class Fault:
         signals: that are sent, half a second apart.
         basic: whether it is tried with every start method and policy.
         options: of the command.
+        nan_policy: of the command.
     """
 
     kind: str
@@ -77,6 +79,7 @@ class Fault:
     signals: tuple[str, ...] = ()
     basic: bool = False
     options: str = ""
+    nan_policy: str = "raise"
 
 
 FAULTS = {
@@ -99,6 +102,10 @@ FAULTS = {
     "SIGSTOP in step": Fault("hang", "SIGSTOP", says="did not answer for 2 s"),
     "slow start": Fault("harmless", "slow", "init"),
     "start never ends": Fault("hang", "sleep", "init", says="did not (answer|return) for 4 s"),
+    "NaN in an observation": Fault("value", "nan", says="is not finite at row"),
+    "NaN in an observation, dropped": Fault(
+        "harmless", "nan", says="is not finite at step", nan_policy="drop"
+    ),
     "prints, stdout closed": Fault("harmless", "print"),
     "prints, reader of stdout gone": Fault("error", "print", says="BrokenPipe"),
     "worker SIGKILLed while it writes": Fault(
@@ -187,7 +194,9 @@ def demand(cell: Cell) -> Demand:
     if fault.kind == "limit" and fault.says:
         return Demand((1, 2), (fault.says,), 60.0, may_finish=not fault.options)
     if fault.kind in ("harmless", "limit") or cell.policy != "raise":
-        return Demand()
+        return Demand(says=(fault.says,) if fault.kind == "harmless" else ())
+    if fault.kind == "value":
+        return Demand((1,), ("environment 2", fault.says), NOTICED)
     if fault.kind == "death" and not sampler.has_processes:
         return Demand((fault.code,), (), NOTICED)
     limit = START_TIMEOUT if _hangs_at_start(fault) else STEP_TIMEOUT
@@ -213,7 +222,7 @@ def _asked(signals: Sequence[str]) -> Demand:
 def applies(cell: Cell) -> bool:
     """Whether there is such a cell: a sampler that this can happen to, and a choice to try."""
     fault, sampler = cell.injected, cell.under
-    in_env = fault.kind in ("error", "death", "hang", "harmless") or bool(fault.how)
+    in_env = fault.kind in ("error", "death", "hang", "value", "harmless") or bool(fault.how)
     if in_env and sampler.native:
         return False  # its environments are ale-py's own
     if fault.kind == "helper" and sampler.helper in ("", "sampler"):
@@ -281,6 +290,8 @@ def command(cell: Cell, folder: Path) -> list[str]:
     argv += f" --name run --quiet {sampler.options} --start-timeout {start}"
     timeout = 60 if fault.kind == "main" else STEP_TIMEOUT
     argv += f" --env-step-timeout {timeout} {fault.options}"
+    if fault.nan_policy != "raise":
+        argv += f" --nan-policy {fault.nan_policy}"
     if cell.policy != "raise":
         argv += f" --on-worker-failure {cell.policy}"
     given = [*argv.split(), "--runs", str(folder)]

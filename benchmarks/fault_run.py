@@ -92,6 +92,8 @@ class _Attempt:
             raise Failed("did not end") from None
         if self.code == 0 and (must.seconds is None or must.may_finish):
             self._finished()
+            if must.seconds is None:
+                self._says()
             return
         if self.code not in must.codes:
             raise Failed(f"exit code {self.code} for {' or '.join(map(str, must.codes))}")
@@ -101,7 +103,10 @@ class _Attempt:
         self.seconds = round(ended - (struck or self._injected() or ended), 2)
         if self.seconds > must.seconds * self.patience:
             raise Failed(f"took {self.seconds:.1f} s for {must.seconds:g}")
-        for what in must.says:
+        self._says()
+
+    def _says(self) -> None:
+        for what in self.demand.says:
             if not re.search(what, self.printed()):
                 raise Failed(f"does not say {what!r}")
 
