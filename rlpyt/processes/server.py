@@ -27,6 +27,10 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 _server: Any = forkserver._forkserver
 START_SECONDS = 120.0  # in which a fork server has loaded its modules and forked
 _starting = threading.Lock()
+_FEWER = (
+    "if that is for a limit of processes (ulimit -u, a container's pids.max) or of memory, choose "
+    "fewer --workers, or raise it"
+)
 
 
 def start(
@@ -58,11 +62,18 @@ def start(
 
 @contextmanager
 def limits_told(name: str) -> Iterator[None]:
-    """Name the remedy where the system, or a fork server, takes no more descriptors."""
+    """Name the remedy where the system, or a fork server, takes no more descriptors or processes."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
+    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        # A fork server that cannot fork ends, which is all that there is to see here.
+        raise UsageError(
+            f"{name} cannot be started: the fork server, or it, ended meanwhile; {_FEWER}"
+        ) from error
+    except (OSError, RuntimeError) as error:
+        if "start new thread" in str(error) or getattr(error, "errno", 0) == errno.EAGAIN:
+            raise UsageError(f"{name} cannot be started: {error}; {_FEWER}") from error
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         raise UsageError(
             f"{name} cannot be started: {error.strerror}; choose fewer --workers, or raise the "

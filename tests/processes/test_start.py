@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import resource
@@ -238,6 +239,34 @@ def test_a_fork_server_that_is_killed_is_replaced():
         assert child.ended() == "ended, and its exit code is not known"  # it goes along
         processes.forget(child)
         assert told(processes, look_for) == "found"
+
+
+def test_a_fork_server_that_ends_while_it_starts_a_child_is_told_of_with_the_remedy():
+    """As it does where it may not fork (ulimit -u)."""
+    with Processes() as processes:
+        assert told(processes, look_for) == "found"
+        pid = forkserver._forkserver._forkserver_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        with pytest.raises(UsageError, match=r"worker 1 cannot .*fork server.*ended.*ulimit -u"):
+            processes.start("worker 1", finish)
+        killer.join()
+    with Processes() as processes:
+        assert told(processes, look_for) == "found"  # another one
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("can't start new thread"), BlockingIOError(errno.EAGAIN, "not available")],
+)
+def test_a_limit_of_processes_or_threads_is_named(error):
+    refused = pytest.raises(UsageError, match="worker 1 cannot be started.*ulimit -u")
+    with refused, server.limits_told("worker 1"):
+        raise error
+    with pytest.raises(RuntimeError, match="another"), server.limits_told("worker 1"):
+        raise RuntimeError("another")  # the control
 
 
 def test_a_fork_server_that_is_stopped_is_not_waited_for_without_end(monkeypatch):
