@@ -128,6 +128,7 @@ class Runner:
         ended = self._agree(ended)
         while episodes.env_steps < loop.env_steps and not ended and not self._asked:
             begun = time.perf_counter()
+            self.stop.hold()
             before = episodes.env_steps
             missing = -(-(loop.env_steps - before) // self.ranks.size)
             self._learn(sampler.collect(sampler.rows_for(missing), before))
@@ -250,6 +251,11 @@ class Runner:
         self._agreed = signals[int(asked)]
         return bool(over)
 
+    def _stopped(self) -> bool:
+        """In an evaluation: whether a signal asks this process to stop."""
+        self.stop.hold()
+        return bool(self.stop.name)
+
     def _write(self, state: dict[str, Any]) -> Path:
         """Write a checkpoint's files."""
         self.recorder.sync()
@@ -335,7 +341,7 @@ class Runner:
         """
         evaluator, kept = self.parts.evaluator, generators()
         try:
-            evaluation = evaluator.evaluate(stop=lambda: bool(self.stop.name))
+            evaluation = evaluator.evaluate(stop=self._stopped)
         except Stopped:
             return None, True
         except Exception as error:

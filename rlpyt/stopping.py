@@ -67,6 +67,12 @@ class StopSignal:
                 self._previous[number] = signal.signal(number, self._handle)
         return self
 
+    def hold(self) -> None:
+        """Take back the signals for which somebody, a simulator say, has other handlers by now."""
+        for number in self._previous:
+            if signal.getsignal(number) != self._handle:
+                signal.signal(number, self._handle)
+
     def __exit__(self, *error: object) -> None:
         global _asked_at
         _asked_at = None

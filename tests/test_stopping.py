@@ -7,8 +7,14 @@ import sys
 import threading
 
 import pytest
+from toys import CountEnv
 
+from rlpyt.algos.options import A2COptions
+from rlpyt.envs.options import EnvOptions
+from rlpyt.run import LoopOptions, Run
+from rlpyt.runner import Hooks
 from rlpyt.stopping import StopSignal
+from rlpyt.training import train
 
 SIGNALS = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
 
@@ -31,6 +37,46 @@ def test_the_handlers_of_before_return():
     assert [signal.getsignal(number) for number in SIGNALS] == before
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_somebody_took_is_taken_back(number):
+    """Simulators install handlers of their own, also while a run trains."""
+    before = signal.getsignal(number)
+    with StopSignal() as stop:
+        signal.signal(number, signal.SIG_IGN)
+        os.kill(os.getpid(), number)
+        assert stop.name == ""  # the control
+        stop.hold()
+        os.kill(os.getpid(), number)
+        assert stop.name == SIGNALS[number][0]
+    assert signal.getsignal(number) == before
+    stop.hold()
+    assert signal.getsignal(number) == before  # nothing is held any more
+
+
+class TakesSignals(CountEnv):
+    """Of which evaluation's are made while the run trains."""
+
+    def __init__(self):
+        super().__init__()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def test_a_run_is_asked_to_stop_also_where_its_environments_take_signals():
+    def ask(runner):
+        if runner.evaluation is not None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    loop = LoopOptions(env_steps=400, eval_interval=32, eval_episodes=1, seed=1)
+    run = Run(EnvOptions(TakesSignals, num_envs=2), A2COptions(horizon=8), loop=loop)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        outcome = train(run, hooks=Hooks(on_window=ask), mode="quiet")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert outcome.status == "terminated" and outcome.saved
+    assert outcome.runner.episodes.env_steps < 400
 
 
 def test_a_handler_that_python_did_not_install_is_no_error(monkeypatch):

@@ -62,7 +62,7 @@ def start(
 
 @contextmanager
 def limits_told(name: str) -> Iterator[None]:
-    """Name the remedy where the system, or a fork server, takes no more descriptors or processes."""
+    """Name the remedy where no more descriptors or processes are to be had."""
     try:
         yield
     except (EOFError, BrokenPipeError, ConnectionResetError) as error:
