@@ -182,3 +182,12 @@ def silent(context: Context, message: bytes) -> None:
     context.control.send("begun", 5)
     context.control.send(message, 60)
     time.sleep(1000)
+
+
+def start_session(context: Context, then: str) -> None:
+    """Start what leads a session of its own, as some simulators do, say its number, and go on."""
+    simulator = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    context.control.send(simulator.pid, 5)
+    if then == "exit":
+        os._exit(3)
+    context.waiting("an end").until(lambda: then == "return", math.inf)

@@ -8,8 +8,9 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 _HINTS = {
     signal.SIGKILL: "; out of memory?",
@@ -18,6 +19,8 @@ _HINTS = {
     signal.SIGABRT: "; native code gave up",
 }
 _PR_SET_PDEATHSIG = 1
+MARK = "RLPYT_CHILD"
+"""In the environment of whatever a child starts: by it are found what left the child's group."""
 
 
 def how(code: int | None) -> str:
@@ -45,6 +48,21 @@ def kill_group(pid: int) -> None:
     """End a child and everything that it started; nothing happens if all are gone."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def kill_marked(marks: Collection[str]) -> None:
+    """End what children have started in sessions of their own, as some simulators are.
+
+    Args:
+        marks: of the children; see MARK. Where there is no /proc nothing is found.
+    """
+    wanted, here = {f"{MARK}={mark}".encode() for mark in marks}, os.getpid()
+    with suppress(FileNotFoundError):
+        for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+            with suppress(OSError):  # it has ended, or is another user's
+                content = Path(f"/proc/{pid}/environ").read_bytes()
+                if pid != here and not wanted.isdisjoint(content.split(b"\0")):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def lead_group() -> None:

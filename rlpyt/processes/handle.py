@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -46,11 +46,13 @@ class Child:
         process: BaseProcess | None = None,
         folder: Path | None = None,
         watch: Callable[[], object] | None = None,
+        mark: str = "",
     ) -> None:
         self.name, self.pid, self.columns = name, pid, columns
         self.bell, self.box, self.heart = bell, box, box.heart
         self.control = Control(pipe, name, watch or self.look)
         self._ends, self._pipe, self._process, self._folder = ends, pipe, process, folder
+        self._mark = mark  # of what it starts, until that is ended
         self.stacks_when_hung = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -109,6 +111,7 @@ class Child:
         """End it with everything that it started; bounded, and harmless when repeated."""
         self.strike()
         self.reap()
+        end_strays([self])
 
     def strike(self) -> None:
         """Send the signal that ends it."""
@@ -142,6 +145,11 @@ class Child:
         with suppress(ValueError):  # the system has not let it go in time
             self._process.close()
 
+    def take_mark(self) -> str:
+        """The mark of what it has started and nobody ended yet; "" from the second time on."""
+        mark, self._mark = self._mark, ""
+        return mark
+
     def _doing(self) -> str:
         doing = str(self.heart)
         return f" ({doing})" if doing else ""
@@ -159,6 +167,12 @@ class Child:
 
     def _error(self, how: str, text: str) -> WorkerError:
         return WorkerError(self.name, how, self.columns, self.pid, text)
+
+
+def end_strays(children: Iterable[Child]) -> None:
+    """End what children that are no more have started and that left their groups."""
+    if marks := [mark for child in children if (mark := child.take_mark())]:
+        ending.kill_marked(marks)
 
 
 def ends_of(process: BaseProcess) -> Descriptor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing.util  # noqa: F401  # what it registers to happen at exit comes after ours
 import os
+import secrets
 import signal
 import time
 import weakref
@@ -20,7 +21,7 @@ from rlpyt.processes.bell import Bell
 from rlpyt.processes.box import Box
 from rlpyt.processes.child import Birth
 from rlpyt.processes.control import Control
-from rlpyt.processes.handle import Child, ends_of
+from rlpyt.processes.handle import Child, end_strays, ends_of
 from rlpyt.processes.parcel import Parcel
 from rlpyt.storage import Memory
 
@@ -101,7 +102,9 @@ class Processes:
     ) -> Child:
         bell, box = Bell(), Box(Memory())
         ours, theirs = control.pair()
-        birth = Birth(name, box, bell, self.bell, self._main, self._stacks, server.environ())
+        mark = secrets.token_hex(8)
+        environ = server.environ() | {ending.MARK: mark}
+        birth = Birth(name, box, bell, self.bell, self._main, self._stacks, environ)
         rest = Parcel((target, args, theirs))
         process = server.start(self._method, name, Parcel(birth), rest, self._preload)
         theirs.close()
@@ -124,6 +127,7 @@ class Processes:
             process=process,
             folder=self._stacks,
             watch=lambda: (method := look()) and method(),
+            mark=mark,
         )
 
     def control(self, child: Child) -> Control:
@@ -283,6 +287,7 @@ def _kill(children: list[Child], owner: int) -> None:
             child.strike()
         for child in children:
             child.reap()
+        end_strays(children)
 
 
 def _kill_all() -> None:

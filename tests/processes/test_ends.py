@@ -19,6 +19,7 @@ from small_children import (
     refuse_to_end,
     serve,
     start_another,
+    start_session,
 )
 from small_mains import exists, gone, marked, script
 
@@ -253,3 +254,17 @@ def test_the_second_signal_ends_everybody_at_once(mark):
         main.send_signal(signal.SIGINT)
         assert main.wait(1) == 130
         assert gone(lambda: marked(mark), 1)
+
+
+@pytest.mark.parametrize("then", ["exit", "return", "wait"])
+def test_a_session_that_a_child_started_ends_with_it(then):
+    """R3: what an environment's simulator is started as; killing groups does not reach it."""
+    with Processes() as processes:
+        child = processes.start("worker 1", start_session, then)
+        pid = child.control.receive(30)
+        assert exists(pid) and os.getsid(pid) == pid  # the control: it is out of the group's reach
+        if then != "wait":
+            assert gone(lambda: [1] if child.alive() else [], 5)
+            assert exists(pid)
+        processes.forget(child)
+        assert gone(lambda: [pid] if exists(pid) else [], 2)
