@@ -44,6 +44,12 @@ def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = 
     The weights come from the seed alone, whichever generator a user's network draws from: not from
     how many cores draw them.
     """
+    if torch.get_default_dtype() != torch.float32:
+        raise UsageError(
+            f"torch.get_default_dtype() is {torch.get_default_dtype()}, by the environment "
+            f"{spec.id} or the script, and networks compute in float32; have the environment give "
+            "its tensors a dtype, in place of torch.set_default_dtype"
+        )
     torch.set_num_threads(1)
     seed_generators(noise.seed(seed, noise.INITIAL_WEIGHTS))
     normalizer = None

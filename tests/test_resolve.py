@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
+from toys import CountEnv
 
 from rlpyt import resolve
+from rlpyt.acting import open_agent
 from rlpyt.algos.compiled import COMPILED_FILE
 from rlpyt.algos.learner import Learner
 from rlpyt.algos.options import DQNOptions, PPOOptions, R2D1Options
@@ -85,3 +88,21 @@ def test_large_batches_of_a_small_network_take_all_cores(monkeypatch: pytest.Mon
         algo = replace(run.algo, batch_size=batch)
         found = resolve.resolve(replace(run, algo=algo), 0, parameters, False)
         assert found.threads == threads
+
+
+class SetsDtype(CountEnv):
+    """As differentiable simulators do when they are made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.set_default_dtype(torch.float64)
+
+
+def test_an_environment_that_sets_the_default_dtype_is_named_with_the_remedy() -> None:
+    run = Run(EnvOptions(SetsDtype), PPOOptions())
+    try:
+        with pytest.raises(UsageError, match=r"is torch.float64, by .*SetsDtype.*a dtype"):
+            open_agent(run)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    open_agent(replace(run, env=EnvOptions(CountEnv)))  # the control
