@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import Role, is_atari, make, require_spaces
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
+from rlpyt.errors import UsageError
 from rlpyt.noise import TRAINING_RESETS, ResetSeeds
 from rlpyt.processes.heart import MAKE, Heart
 from rlpyt.vector.columns import cut
@@ -91,15 +94,17 @@ def in_process(
             if heart is not None:
                 heart.beat(b, MAKE)
             made = b
-            envs.append(make(options, seeds.numbered + b, role=role))
-            require_spaces(envs[-1], options, spec, f"environment {b} of {total}, {role}")
+            env = make(options, seeds.numbered + b, role=role)
+            _require_new(env, envs, options)
+            envs.append(env)
+            require_spaces(env, options, spec, f"environment {b} of {total}, {role}")
     except Exception as error:
         error.add_note(f"while environment {made} of {total} ({spec.id}, {role}) was made")
         for env in envs:
             with suppress(Exception), no_exit("close()"):  # it must not mask the first one
                 env.close()
         raise
-    return InProcess(
+    stepped = InProcess(
         envs,
         spec,
         seeds,
@@ -110,3 +115,24 @@ def in_process(
         decorrelate=options.decorrelate if role == "train" else 0,
         drop=drop,
     )
+    _stepping.update({id(env.unwrapped): stepped for env in envs})
+    return stepped
+
+
+_stepping: WeakValueDictionary[int, InProcess] = WeakValueDictionary()
+"""Who steps environments here, by the identity of the innermost one; also after it was closed."""
+
+
+def _require_new(env: Any, envs: Sequence[Any], options: EnvOptions) -> None:
+    """Refuse an environment that is stepped already: who resets it ends the other's episodes.
+
+    Args:
+        envs: that were made together with it.
+    """
+    own, other = env.unwrapped, _stepping.get(id(env.unwrapped))
+    if any(one.unwrapped is own for one in envs) or (other is not None and other.steps(own)):
+        raise UsageError(
+            f"env={options.name} returned an environment that it had returned before and that is "
+            "still used; have it make a new one whenever it is called (or train in one alone, with "
+            "num_envs=1 and eval_episodes=0)"
+        )

@@ -83,6 +83,10 @@ class InProcess:
         """The number of column b among those of the run."""
         return self._calls.numbers[b]
 
+    def steps(self, env: gymnasium.Env[Any, Any]) -> bool:
+        """Whether this is an innermost environment of its own, and not closed."""
+        return any(one.unwrapped is env for one in self._singles.envs)
+
     def reset(self, row: Row) -> None:
         """Write the first observation of every column into `row`, reset 0 of each."""
         for b in range(self.num_envs):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from toys import CountEnv
 
 from rlpyt import noise
@@ -73,3 +74,24 @@ def test_control_bounds_of_what_is_observed_may_be_an_environments_own():
     there = CountEnv().observation_space
     assert isinstance(there, spaces.Box)
     made(observation_space=spaces.Box(-5.0, 5.0, there.shape, there.dtype.type)).close()
+
+
+def of_one(num_envs: int, role: int = noise.TRAINING_RESETS, env: Any = None) -> InProcess:
+    env = env or CountEnv()
+    options, seeds = EnvOptions(lambda: TimeLimit(env, 9)), ResetSeeds(0, role)
+    return in_process(options, describe(env, options), seeds, range(num_envs), num_envs)
+
+
+def test_one_environment_in_several_columns_is_refused():
+    with pytest.raises(UsageError, match=r"returned before and that is still used; have it make"):
+        of_one(2)
+
+
+def test_an_environment_that_trains_is_refused_for_evaluation_until_it_is_closed():
+    env = CountEnv()
+    training = of_one(1, env=env)
+    with pytest.raises(UsageError, match="still used"):
+        of_one(1, noise.EVALUATION_RESETS, env)
+    assert training.steps(env)
+    training.close()
+    of_one(1, noise.EVALUATION_RESETS, env).close()  # the control
