@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -111,7 +111,7 @@ def train(
             segments = segments_of(run, parts, folder)
             return _go(run, parts, folder, None, hooks, mode, stream, segments)
     finally:
-        parts.close()
+        _close(parts)
 
 
 @together()
@@ -207,7 +207,7 @@ def resume(
                 )
             return _go(run, parts, folder, saved, hooks, mode, stream, segments)
     finally:
-        parts.close()
+        _close(parts)
 
 
 def segments_of(run: Run, parts: Parts, folder: RunFolder) -> Segments | None:
@@ -302,6 +302,13 @@ def _go(
             folder.update(status=status, env_steps=steps)
         console.close(_farewell(status, folder, runner.saved, steps))
     return Outcome(folder.path, status, runner, runner.saved)
+
+
+def _close(parts: Parts) -> None:
+    """End environments and processes; this one, where an environment of its own does not end."""
+    dog = parts.home.watchdog
+    with dog.closing() if dog else nullcontext():
+        parts.close()
 
 
 def _home(run: Run, guarded: bool) -> Home:

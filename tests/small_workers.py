@@ -109,6 +109,23 @@ def misbehave(how: str) -> None:
             time.sleep(0.7)
 
 
+class HangsInClose(CountEnv):
+    """Column 1 does not come out of close(); where it is to, it fails in a step before that."""
+
+    def __init__(self, rank: int = 0, fails: bool = False) -> None:
+        super().__init__(column=rank)
+        self.faulty, self.fails = rank == 1, fails
+
+    def step(self, action: Any) -> Step:
+        if self.faulty and self.fails:
+            misbehave("raise")
+        return super().step(action)
+
+    def close(self) -> None:
+        if self.faulty:
+            misbehave("sleep")
+
+
 class FailsTwice(CountEnv):
     """Column 2 fails in step 20 of its first process, and in the first reset of its second one.
 

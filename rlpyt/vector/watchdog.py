@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, final
@@ -53,6 +54,7 @@ class Watchdog:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._folder: Path | None = None
+        self._first: BaseException | None = None  # of which the run ends
         self._main = threading.get_ident()
         self._arming = threading.RLock()  # held while the process is suspended
         self._suspending: Any = None  # the handler of SIGTSTP before
@@ -60,6 +62,16 @@ class Watchdog:
     def watch(self, envs: InProcess) -> None:
         """Environments that were made with this heart."""
         self._watched.append(envs)
+
+    def closing(self) -> Watchdog:
+        """Another one, to be entered while the same environments are closed.
+
+        If that does not end, an error that is under way is shown: nobody else can by then.
+        """
+        dog = Watchdog(self.seconds)
+        dog.heart, dog._watched, dog._folder = self.heart, self._watched, self._folder
+        dog._first = sys.exc_info()[1]
+        return dog
 
     def __call__(self, folder: Path) -> Self:
         """The same, with the run's folder, into which stacks are written."""
@@ -134,6 +146,8 @@ class Watchdog:
             text += "checkpoint"
         shows = "\x1b[?25h" if sys.stdout is not None and sys.stdout.isatty() else ""  # the cursor
         faulthandler.dump_traceback(_STDERR, all_threads=True)
+        if self._first is not None:
+            traceback.print_exception(self._first)
         print(f"{shows}\n{text}", file=sys.stderr, flush=True)  # what matters most comes last
         if torchrun.met:
             _tell_ranks(text)

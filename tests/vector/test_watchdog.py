@@ -1,5 +1,6 @@
 """An environment of this process that does not return ends it, with code 1 and its stacks."""
 
+import json
 import signal
 import time
 from collections.abc import Callable
@@ -85,6 +86,18 @@ def test_time_in_which_a_run_was_suspended_is_none_of_a_call(sampler, number, tm
         process.send_signal(signal.SIGCONT)
         _, shown = process.communicate(timeout=60)
     assert process.returncode == 0, shown
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_close_that_hangs_ends_the_command_and_hides_no_error(fails, tmp_path):
+    """R1, F1: what was trained is saved by then."""
+    given = ["--env", "small_workers:HangsInClose", "--env-kwargs", f"fails={fails}"]
+    with running(*given, "--env-steps", "200") as process:
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 1 and "environment 1, close, call" in shown
+    assert ("ValueError: a fault of its own" in shown) == fails
+    record = json.loads((tmp_path / "runs" / "run" / "run.json").read_text())
+    assert record["status"] == ("failed" if fails else "finished")
 
 
 def test_a_hung_step_after_ctrl_c_ends_the_run_with_the_code_of_the_signal(tmp_path):
