@@ -87,6 +87,9 @@ class NativeEnvironments:
             return ()
         with no_exit(f"{self.spec.id}, in a step of its pool,"):
             observation, reward, terminated, truncated, infos = self._pool.recv()
+        reward = self._one_each(reward, "rewards")
+        terminated = self._one_each(terminated, "terminations") != 0
+        truncated = self._one_each(truncated, "truncations") != 0
         last, ended = self._last, terminated | truncated
         if (last & ended).any():
             b = self._numbers[int((last & ended).argmax())]
@@ -149,6 +152,16 @@ class NativeEnvironments:
         self._arrived(row, observation, infos)
         if self._dropped is not None:
             self._dropped.begin(row)
+
+    def _one_each(self, values: Any, what: str) -> np.ndarray:
+        """One number of each column, [B]; also of a list, or of [B, 1]."""
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf" or array.size != self.num_envs:
+            raise EnvironmentFault(
+                f"{self.spec.id}: its pool gave {what} of dtype {array.dtype} and shape "
+                f"{array.shape}; one number of each of its {self.num_envs} environments is needed"
+            )
+        return array.reshape(self.num_envs)
 
     def _batch(self, actions: list[Any]) -> Any:
         """B actions as the pool takes them: arrays [B, ...] in the form of the action space."""

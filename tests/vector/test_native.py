@@ -181,6 +181,36 @@ def test_what_is_no_vector_environment_is_refused():
         pool_for(CountEnv(), "count")
 
 
+class Careless(gymnasium.vector.VectorWrapper):
+    """Gives rewards and flags as its author found them."""
+
+    form = staticmethod(lambda x: x)
+
+    def step(self, actions):
+        observation, reward, terminated, truncated, infos = self.env.step(actions)
+        return observation, *map(self.form, (reward, terminated, truncated)), infos
+
+
+@pytest.mark.parametrize(
+    "form", [np.ndarray.tolist, lambda x: x[:, None].astype(np.float64), lambda x: x.astype(int)]
+)
+def test_rewards_and_flags_of_a_pool_may_be_lists_columns_or_of_other_dtypes(form):
+    careless = Careless(count_envs(SyncVectorEnv))
+    careless.form = form
+    rows = collect(native(GymnasiumPool(careless, "count")), 12)
+    assert_same(rows, collect(native(GymnasiumPool(count_envs(SyncVectorEnv), "count")), 12))
+
+
+@pytest.mark.parametrize(
+    ("form", "says"), [(lambda x: x[:-1], r"shape \(2,\)"), (lambda x: x.astype(str), "dtype <U")]
+)
+def test_rewards_that_are_not_one_number_of_each_column_are_named(form, says):
+    careless = Careless(count_envs(SyncVectorEnv))
+    careless.form = form
+    with pytest.raises(EnvironmentFault, match=f"rewards of .*{says}.* one number of each"):
+        collect(native(GymnasiumPool(careless, "count")), 1)
+
+
 def test_a_pool_that_ends_an_episode_while_it_resets_is_an_error():
     class Ends(CountEnv):
         def reset(self, **kwargs):
