@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -171,6 +172,7 @@ class _Worker:
     def _seed_generators(self, calls: int) -> None:
         """Begin Python's and NumPy's anew: workers are forked, and would all draw the same.
 
+        So would they from PyTorch's, if environments have imported it: it begins with one number.
         Not as they began, where episodes have been: what was drawn in those would come again.
         """
         first = self.post.columns[0].start
@@ -178,6 +180,9 @@ class _Worker:
         seed = self.post.making.seeds.global_generators(first, resets, calls)
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
+        torch: Any = sys.modules.get("torch")
+        if torch is not None:
+            torch.default_generator.manual_seed(seed >> 1)
 
     def close(self) -> None:
         for envs in self._envs:

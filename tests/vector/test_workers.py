@@ -7,17 +7,23 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from small_sampling import descendants, parts_of, rows_of, same
 from small_workers import Faulty, stream
 
+from rlpyt import noise
 from rlpyt.arrays import tree_items, tree_map
 from rlpyt.errors import UsageError
+from rlpyt.generators import generators, restore_generators
 from rlpyt.logging.episodes import Episodes
+from rlpyt.noise import ResetSeeds
 from rlpyt.samplers.rules import check_sizes
+from rlpyt.vector import worker_loop
 from rlpyt.vector.columns import cut
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -192,6 +198,27 @@ def test_workers_draw_from_generators_of_their_own_and_the_same_in_every_run():
     drawn = [*training[..., 1:].ravel(), *first[..., 1:].ravel(), *again[..., 1:].ravel()]
     assert len({float(x) for x in drawn}) == len(drawn)
     assert len({*training[0, :, 0].tolist()}) == 4  # constructors draw, too
+
+
+def test_pytorchs_generator_is_a_workers_own_too_where_environments_have_imported_it():
+    """It begins with one number in every process; it is seeded as the other generators are."""
+
+    def drawn(first: int, root: int, calls: int) -> list[float]:
+        making = SimpleNamespace(seeds=ResetSeeds(root, noise.TRAINING_RESETS))
+        post = SimpleNamespace(columns=(range(first, first + 2),), making=making)
+        handover = SimpleNamespace(resets=np.zeros(8, np.int64))
+        worker: Any = SimpleNamespace(post=post, handover=handover)
+        worker_loop._Worker._seed_generators(worker, calls)
+        return torch.rand(3).tolist()
+
+    kept = generators()
+    try:
+        ways = [(0, 1, 0), (2, 1, 0), (0, 2, 0), (0, 1, 1)]
+        found = [drawn(*way) for way in ways]
+        assert found == [drawn(*way) for way in ways]
+        assert len({x for numbers in found for x in numbers}) == 12
+    finally:
+        restore_generators(kept)
 
 
 SCRIPT = """
