@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -12,6 +13,7 @@ from rlpyt import torchrun
 from rlpyt.errors import EnvironmentFault, RankError, UsageError, WorkerError
 
 _FORMAT = warnings.formatwarning
+_OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # no fault of the code
 _COMMANDS = {
     "train": "train",
     "eval": "evaluate",
@@ -64,6 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Who read the output has gone (| head): nothing is left to say, and that is not wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return code
+    except OSError as error:
+        if error.errno not in _OF_DISKS or getattr(error, "__notes__", ()):
+            raise
+        _complain(f"rlpyt {command}: {error}")
+        return 1
     except KeyboardInterrupt:
         _complain("interrupted before there was anything to save")
         return 130

@@ -1,5 +1,6 @@
 """rlpyt train and resume from the outside: what they print, write and return."""
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from forked import Command
 
+from rlpyt import checkpoint
 from rlpyt.cli import main
 
 SHORT = ["--env", "CartPole-v1", "--seed", "1", "--env-steps", "2k", "--eval-episodes", "2"]
@@ -207,6 +209,20 @@ def test_a_broken_pipe_of_an_environment_is_its_fault_and_not_the_end_of_who_rea
     with pytest.raises(BrokenPipeError) as caught:
         main(argv)
     assert "in environment 0 of 16 (small_workers:Faulty), step(" in caught.value.__notes__[0]
+    assert json.loads((the_run() / "run.json").read_text())["status"] == "failed"
+
+
+def test_a_full_disk_is_said_in_a_line(monkeypatch, capsys):
+    """What is saved, and where, and not where in the code it was noticed."""
+
+    def write(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write_file", write)
+    assert main(["train", "a2c", *SHORT, "--quiet"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert "No space left on device; " in err and "the checkpoints before it are whole" in err
     assert json.loads((the_run() / "run.json").read_text())["status"] == "failed"
 
 
