@@ -7,6 +7,7 @@ from typing import Any
 
 from rlpyt.errors import UsageError
 from rlpyt.flags import fitted, flags_of, replaced
+from rlpyt.rules import OF_MEMORY
 from rlpyt.run import Run
 from rlpyt.suggest import did_you_mean
 
@@ -22,8 +23,12 @@ def whole(name: str, value: Any) -> int:
     return count
 
 
-def with_options(run: Run, given: dict[str, Any]) -> Run:
-    """The run with some of its options changed, by flat name or an accepted alias."""
+def with_options(run: Run, given: dict[str, Any], own_network: bool = False) -> Run:
+    """The run with some of its options changed, by flat name or an accepted alias.
+
+    Args:
+        own_network: the network is a user's, of whose memory no option says anything.
+    """
     known = {s[2:].replace("-", "_"): flag for flag in flags_of(run) for s in flag.spellings}
     for hidden in ("preset", "schedule_steps_from"):
         known.pop(hidden, None)
@@ -42,6 +47,6 @@ def with_options(run: Run, given: dict[str, Any]) -> Run:
     changed = replaced(run, changes)
     idle = changed.without_effect()
     for flag in changes:
-        if flag.name in idle:
+        if flag.name in idle and not (own_network and flag.name in OF_MEMORY):
             raise UsageError(f"{flag.name} has no effect beside the rest; {idle[flag.name]}")
     return changed

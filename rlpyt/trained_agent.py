@@ -62,7 +62,7 @@ class TrainedAgent:
         **given: Any,
     ) -> None:
         run = presets.choose(self.algo, factory(env), preset)
-        self._set(with_options(run, given), model)
+        self._set(with_options(run, given, model is not None), model)
 
     def __repr__(self) -> str:
         name, env = type(self).__name__, self.run.env_name
@@ -281,9 +281,10 @@ def load(
         run = dataclasses.replace(run, env=dataclasses.replace(run.env, env=factory(env)))
     agent = object.__new__(TrainedAgent.kinds[found.algo])
     given = {name: x for name, x in given.items() if x is not None}
-    agent._set(with_options(run, given), model)
+    own = model is not None
+    agent._set(with_options(run, given, own), model)
     agent.env_steps, agent.folder = found.env_steps, found.folder
     agent._weights, agent._saved = found.weights, found.spaces
-    changed = [name for name, x in given.items() if with_options(run, {name: x}) != run]
+    changed = [name for name, x in given.items() if with_options(run, {name: x}, own) != run]
     agent._stays = found.why_it_stays(changed)
     return agent

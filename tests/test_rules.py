@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlpyt import DQN, R2D1, SAC, TD3
+from rlpyt import DQN, PPO, R2D1, SAC, TD3
 from rlpyt.algos.options import (
     D4PGOptions,
     DDPGOptions,
@@ -208,6 +208,13 @@ def test_options_of_evaluations_that_are_never_made_and_of_no_memory_are_refused
     with pytest.raises(UsageError, match="burn_in has no effect .*--memory lstm or gru"):
         R2D1("CartPole-v1", memory="none", burn_in=3)
     R2D1("CartPole-v1", memory="gru", burn_in=3)
+
+
+def test_options_of_sequences_are_open_to_own_networks_whose_memory_no_option_says() -> None:
+    for kind, given in ((TD3, {"burn_in": 3, "zero_state": True}), (PPO, {"state_interval": 8})):
+        with pytest.raises(UsageError, match="has no effect"):
+            kind("Pendulum-v1", **given)
+        kind("Pendulum-v1", model=lambda spec: None, **given)
 
 
 def test_from_python_too_an_option_without_effect_is_refused() -> None:

@@ -41,6 +41,9 @@ _FRACTIONS = (
     *("ou_theta", "vtrace_lambda", "entropy_fraction"),
 )
 
+OF_MEMORY = frozenset({"state_interval", "zero_state", "burn_in"})
+"""Options of sequences, which have an effect where the network has a memory."""
+
 
 def check(algo: Any, model: ModelOptions, num_envs: int, env_steps: int) -> None:
     """Refuse options that cannot be, alone or together.
