@@ -53,11 +53,12 @@ class Beyond:
         reward = reward * np.float64(self._scale)
         self._begin(rows.first[0])
         for t in range(1, len(reward)):
-            self._sum = self._sum + self._discount * reward[t]
+            self._begin(rows.first[t])  # an episode's sum ends before the next one's first row
+            with np.errstate(invalid="ignore"):  # infinities, where --nan-policy lets them through
+                self._sum = self._sum + self._discount * reward[t]
             self._discount = self._discount * self.algo.gamma
             self._judge(self._sum, np.where(rows.terminated[t], 0.0, self._discount))
-            begins = (self._sum == 0) | (self._discount < FORGOTTEN)
-            self._begin(rows.first[t] | begins)
+            self._begin((self._sum == 0) | (self._discount < FORGOTTEN))
 
     def _begin(self, where: np.ndarray) -> None:
         self._sum = np.where(where, 0.0, self._sum)

@@ -108,7 +108,8 @@ def answered(network: Any, read: Any, answer: Callable[[], T]) -> T:
                 "itself that is learned from later; write x = x / 255 in place of x /= 255, say"
             )
     for x, y in zip(tree_leaves(found), tree_leaves(answer()), strict=True):
-        if not torch.allclose(x, y, 0.0, 0.0, equal_nan=True):
+        # To rounding: what is compiled as it is called (torch.jit) changes last bits.
+        if not torch.allclose(x.double(), y.double(), 1e-4, 1e-6, equal_nan=True):
             raise UsageError(
                 f"the network {type(network).__name__} answers one row twice and not alike: it "
                 "draws at random, or counts its calls; here it is a function of its weights, "

@@ -66,6 +66,18 @@ def test_of_returns_that_atoms_hold_nothing_is_told(episodes: Any, cut: int, sha
     assert told(episodes, v_min, v_max, cut) == []
 
 
+def test_nothing_is_told_of_an_episode_that_is_over() -> None:
+    """Where all atoms are above 0 what would follow its end lies beyond them."""
+    episodes = [([90.0], True), ([90.0], True)]
+    assert told(episodes, 50.0, 100.0) == []
+    assert told(episodes, 50.0, 89.0) != []  # the control
+
+
+def test_infinite_rewards_warn_of_nothing_else() -> None:
+    """Warnings are errors here."""
+    told([([float("inf"), -float("inf"), 1.0], False)], -1.0, 1.0)
+
+
 @given(EPISODES, st.integers(1, 40))
 def test_an_episode_whose_return_atoms_do_not_hold_is_told_of(episodes: Any, cut: int) -> None:
     """That of its beginning, where it terminates."""

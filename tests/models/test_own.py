@@ -317,6 +317,17 @@ def test_what_draws_by_itself_is_refused(algo: Any) -> None:
         opened(algo, lambda spec: Draws(spec, ""), CHOICE)
 
 
+def test_what_answers_alike_but_for_rounding_is_taken() -> None:
+    class Rounds(Writes):
+        calls = 0
+
+        def read(self, inputs: Any, state: Any) -> Any:
+            self.calls += 1
+            return inputs.observation + 1.0 + 1e-7 * (self.calls % 2)
+
+    opened(PPOOptions(), lambda spec: Rounds(spec, ""), CHOICE)
+
+
 def test_layers_without_a_shape_yet_are_refused() -> None:
     with pytest.raises(UsageError, match="Of has a lazy layer, whose part.weight .*call the net"):
         opened(DQNOptions(), lambda spec: Of(spec, nn.LazyLinear(3)), CHOICE)
