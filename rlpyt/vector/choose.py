@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Set
 from contextlib import suppress
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -88,15 +88,16 @@ def in_process(
         heart, resets, drop: as `InProcess` takes them.
     """
     role: Role = "train" if seeds.role == TRAINING_RESETS else "evaluation"
-    envs, made = [], columns.start
+    envs, inner, made = [], set(), columns.start
     try:
         for b in columns:
             if heart is not None:
                 heart.beat(b, MAKE)
             made = b
             env = make(options, seeds.numbered + b, role=role)
-            _require_new(env, envs, options)
+            _require_new(env, inner, options)
             envs.append(env)
+            inner.add(id(env.unwrapped))
             require_spaces(env, options, spec, f"environment {b} of {total}, {role}")
     except Exception as error:
         error.add_note(f"while environment {made} of {total} ({spec.id}, {role}) was made")
@@ -123,16 +124,17 @@ _stepping: WeakValueDictionary[int, InProcess] = WeakValueDictionary()
 """Who steps environments here, by the identity of the innermost one; also after it was closed."""
 
 
-def _require_new(env: Any, envs: Sequence[Any], options: EnvOptions) -> None:
+def _require_new(env: Any, made: Set[int], options: EnvOptions) -> None:
     """Refuse an environment that is stepped already: who resets it ends the other's episodes.
 
     Args:
-        envs: that were made together with it.
+        made: identities of the innermost environments that were made together with it.
     """
     own, other = env.unwrapped, _stepping.get(id(env.unwrapped))
-    if any(one.unwrapped is own for one in envs) or (other is not None and other.steps(own)):
+    if id(own) in made or (other is not None and other.steps(own)):
         raise UsageError(
             f"env={options.name} returned an environment that it had returned before and that is "
             "still used; have it make a new one whenever it is called (or train in one alone, with "
-            "num_envs=1 and eval_episodes=0)"
+            "num_envs=1 and eval_episodes=0; what several share on purpose, a simulator say, is to "
+            "be held by a gymnasium.Env of each, in place of wrappers around it)"
         )

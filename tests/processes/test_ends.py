@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from small_mains import exists, gone, marked, script
 
 from rlpyt.errors import StopAsked
 from rlpyt.processes import wait
+from rlpyt.processes.ending import MARK, kill_marked
 from rlpyt.processes.server import StartMethod
 from rlpyt.processes.start import Processes
 from rlpyt.stopping import StopSignal
@@ -37,6 +39,21 @@ def mark() -> Iterator[str]:
     yield mark
     for pid in marked(mark):
         os.kill(pid, signal.SIGKILL)
+
+
+def test_what_has_another_mark_or_none_is_left_alone():
+    """Of another run, or of a run that a child of another one has started."""
+    environ = {name: x for name, x in os.environ.items() if name != MARK}
+    marks = ({MARK: "ab"}, {MARK: "abc"}, {"X" + MARK: "ab"}, {})
+    started = [subprocess.Popen(["sleep", "60"], env=environ | mark) for mark in marks]
+    try:
+        kill_marked(["ab"])
+        assert started[0].wait(5) == -signal.SIGKILL
+        assert [process.poll() for process in started[1:]] == [None] * 3
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 READY = "print('ready', flush=True)\n"

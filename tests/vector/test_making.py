@@ -87,6 +87,16 @@ def test_one_environment_in_several_columns_is_refused():
         of_one(2)
 
 
+def test_control_environments_may_hold_what_they_share():
+    simulator = CountEnv()
+
+    class Seat(CountEnv):
+        shared = simulator
+
+    options, seeds = EnvOptions(Seat), ResetSeeds(0, noise.TRAINING_RESETS)
+    in_process(options, describe(Seat(), options), seeds, range(2), 2).close()
+
+
 def test_an_environment_that_trains_is_refused_for_evaluation_until_it_is_closed():
     env = CountEnv()
     training = of_one(1, env=env)
