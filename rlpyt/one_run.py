@@ -15,7 +15,7 @@ from torch import nn
 
 from rlpyt import checkpoint, torchrun, tree_format
 from rlpyt.envs.spec import EnvSpec
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, from_here
 from rlpyt.folder import RunFolder, options, versions
 from rlpyt.ranks import bits, differing, world
 from rlpyt.run import Run
@@ -87,7 +87,7 @@ def check_ranks(folder: RunFolder, record: Mapping[str, Any]) -> None:
     if began == now:
         return
     raise UsageError(
-        f"{folder.path} is trained by {began} rank{'s' if began > 1 else ''}, each with "
+        f"{from_here(folder.path)} is trained by {began} rank{'s' if began > 1 else ''}, each with "
         f"environments and rows of its own, and here are {now}; go on with: "
         f"{torchrun.resuming(folder.path, began)}"
     )
@@ -97,8 +97,9 @@ def check_shared(folder: RunFolder) -> None:
     """Refuse a folder that some rank does not see."""
     sees = world().gather((folder.path / "run.json").exists())
     if not all(sees):
+        runs = from_here(folder.path.parent)
         raise UsageError(
-            f"runs={folder.path.parent}: rank {sees.index(False)} does not see what the first one "
+            f"runs={runs}: rank {sees.index(False)} does not see what the first one "
             "wrote there; choose --runs on a disk that all machines share"
         )
 

@@ -233,6 +233,25 @@ def on_device(resolved: Resolved, device: str | None) -> Resolved:
     return resolved
 
 
+def moved(run: Run, device: str, anew: bool) -> Run:
+    """A run that goes on on a device, without what is for another.
+
+    Args:
+        device: its own, or another that was named.
+        anew: one was named; where `acting_device` cannot be used here, rows are answered there.
+    """
+    algo, sampler, loop = run.algo, run.sampler, run.loop
+    if isinstance(algo, ReplayOptions) and algo.replay_memory == "pinned":
+        algo = algo if device.startswith("cuda") else replace(algo, replay_memory="host")
+    if anew:
+        loop = replace(loop, device=device)
+        try:
+            check_device("cpu" if sampler.acting_device == "auto" else sampler.acting_device)
+        except UsageError:
+            sampler = replace(sampler, acting_device="auto")
+    return replace(run, algo=algo, sampler=sampler, loop=loop)
+
+
 def check_device(device: str) -> None:
     """Refuse a device that cannot be used here."""
     try:

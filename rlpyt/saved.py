@@ -9,7 +9,7 @@ from typing import Any
 from rlpyt import checkpoint
 from rlpyt.envs.saved_spaces import encode, encode_spec
 from rlpyt.envs.spec import EnvSpec
-from rlpyt.errors import UsageError
+from rlpyt.errors import UsageError, from_here
 from rlpyt.folder import RunFolder
 from rlpyt.run import Run
 
@@ -75,9 +75,9 @@ def read(path: Path, best: bool = False) -> Saved:
 def refuse_alone(folder: RunFolder) -> None:
     """Raise where what is to go on is an agent that was saved alone."""
     if folder.read()["status"] == "saved":
+        path = from_here(folder.path)
         raise UsageError(
-            f"{folder.path}: {ALONE}; go on with its run's folder, or start a run with "
-            f"init_from={folder.path}"
+            f"{path}: {ALONE}; go on with its run's folder, or start a run with init_from={path}"
         )
 
 

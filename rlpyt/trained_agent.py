@@ -283,7 +283,8 @@ def load(
     given = {name: x for name, x in given.items() if x is not None}
     own = model is not None
     agent._set(with_options(run, given, own), model)
-    agent.env_steps, agent.folder = found.env_steps, found.folder
+    agent.env_steps = found.env_steps
+    agent.folder = found.folder and found.folder.absolute()  # environments may go elsewhere
     agent._weights, agent._saved = found.weights, found.spaces
     changed = [name for name, x in given.items() if with_options(run, {name: x}, own) != run]
     agent._stays = found.why_it_stays(changed)

@@ -33,7 +33,7 @@ from rlpyt.one_run import (
 from rlpyt.processes.stacks import answering
 from rlpyt.ranks import together, world
 from rlpyt.replays.segments import Segments
-from rlpyt.resolve import Resolved, on_device, with_sampler
+from rlpyt.resolve import Resolved, moved, on_device, with_sampler
 from rlpyt.run import Run
 from rlpyt.run_options import whole
 from rlpyt.runner import Hooks, Runner
@@ -169,8 +169,7 @@ def resume(
         )
         run = dataclasses.replace(run, loop=loop, schedule_steps_from=schedule)
     resolved = on_device(Resolved(**record["resolved"]), device)
-    if device is not None:
-        run = dataclasses.replace(run, loop=dataclasses.replace(run.loop, device=device))
+    run = moved(run, resolved.device, anew=device is not None)
     if sampler:
         run = dataclasses.replace(run, sampler=dataclasses.replace(run.sampler, **sampler))
     check_same_options(run)
@@ -223,8 +222,9 @@ def _refuse_another(env: Any, recorded: Any) -> None:
     """Raise where a run that has an id is to go on with another: half of it would be of each."""
     if isinstance(env, str) and "<" not in recorded and env != recorded:
         raise UsageError(
-            f"env={env}: the run began with {recorded}, and goes on with that; leave env out, or "
-            "begin a run of the other with init_from=its folder"
+            f"env={env}: the run began with {recorded}, and goes on with that; leave env out (what "
+            "is the same under a new name is given as the function itself), or begin a run of the "
+            "other with init_from=its folder"
         )
 
 

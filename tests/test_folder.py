@@ -215,6 +215,7 @@ def test_an_environment_that_changes_the_directory_takes_no_file_along(when, tmp
     assert RunFolder(outcome.folder).read()["status"] == "finished"
     assert checkpoint.steps(outcome.folder / "checkpoints") >= 64
     os.chdir(tmp_path)
+    assert load("runs/run", env=env.env).folder == outcome.folder
     on = resume(Path("runs/run"), env_steps=128, env=env.env, mode="quiet")
     assert checkpoint.steps(tmp_path / "runs/run/checkpoints") >= 128 and on.status == "finished"
     assert not any(elsewhere.iterdir())

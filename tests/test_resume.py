@@ -35,6 +35,8 @@ def test_a_run_whose_device_is_not_here_goes_on_on_another(tmp_path):
     folder = train(run, hooks=stopped_at(22), mode="quiet").folder
     record = RunFolder(folder).read()
     record["resolved"]["device"] = record["options"]["loop"]["device"] = "cuda:77"
+    record["options"]["algo"]["replay_memory"] = "pinned"
+    record["options"]["sampler"]["acting_device"] = "cuda:77"
     RunFolder(folder).update(**record)
     with pytest.raises(UsageError, match="device=cuda:77 cannot be used here .*device=cpu"):
         resume(folder, mode="quiet")
