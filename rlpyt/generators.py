@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,3 +36,13 @@ def restore_generators(state: dict[str, Any]) -> None:
     random.setstate((python["version"], words, python["gauss"]))
     np.random.set_state((legacy["kind"], legacy["keys"], *legacy["rest"]))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
+
+
+@contextmanager
+def generators_kept() -> Iterator[None]:
+    """Leave all three as they are, whatever draws meanwhile."""
+    kept = generators()
+    try:
+        yield
+    finally:
+        restore_generators(kept)

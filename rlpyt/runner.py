@@ -12,7 +12,7 @@ from rlpyt import checkpoint, noise, ranks
 from rlpyt.build import Parts, load_weights
 from rlpyt.errors import StopAsked, WorkerError
 from rlpyt.evaluation import Evaluation, Stopped, game_over
-from rlpyt.generators import generators, restore_generators, seed_generators
+from rlpyt.generators import generators, generators_kept, restore_generators, seed_generators
 from rlpyt.logging.beyond import beyond
 from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
@@ -333,13 +333,14 @@ class Runner:
             ended = bool(self.hooks.on_evaluation(evaluation)) or ended
         return ended
 
+    @generators_kept()
     def _played(self) -> tuple[Evaluation | None, bool]:
         """An evaluation that leaves training as it is; None where a signal or an error ended it.
 
         Returns:
             It, and whether it is to be made up for.
         """
-        evaluator, kept = self.parts.evaluator, generators()
+        evaluator = self.parts.evaluator
         try:
             evaluation = evaluator.evaluate(stop=self._stopped)
         except Stopped:
@@ -354,6 +355,4 @@ class Runner:
             self.recorder.write(self.episodes.env_steps)
             evaluator.close()  # its environments are made anew
             evaluation = None
-        finally:
-            restore_generators(kept)
         return evaluation, False

@@ -22,7 +22,7 @@ from rlpyt.envs.saved_spaces import decode, decode_spec
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
 from rlpyt.evaluation import Evaluation
-from rlpyt.generators import generators, restore_generators
+from rlpyt.generators import generators_kept
 from rlpyt.logging.displays import Mode
 from rlpyt.policy import Policy, PolicyState
 from rlpyt.resolve import draw_seed
@@ -250,11 +250,11 @@ class TrainedAgent:
 @contextmanager
 def _process_as_it_is() -> Iterator[None]:
     """Leave the caller's global generators and number of threads as they are."""
-    kept, threads = generators(), torch.get_num_threads()
+    threads = torch.get_num_threads()
     try:
-        yield
+        with generators_kept():
+            yield
     finally:
-        restore_generators(kept)
         torch.set_num_threads(threads)
 
 
