@@ -213,6 +213,8 @@ class TrainedAgent:
     def _refuse_left_behind(self, folder: Path) -> None:
         """Raise where the run has gone on since: what would learn on is another agent."""
         newest = checkpoint.steps(folder / "checkpoints")
+        if newest > self.env_steps:  # it may be damaged: a run goes on from one that is whole
+            newest = checkpoint.load(folder / "checkpoints")[1]["env_steps"]
         if newest > self.env_steps:
             raise UsageError(
                 f"this agent is of {self.env_steps:,} env steps, and its run went on from there, "

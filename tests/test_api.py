@@ -20,6 +20,7 @@ from rlpyt import (
     SAC,
     TD3,
     UsageError,
+    checkpoint,
     memory_budget,
 )
 from rlpyt.api import load
@@ -100,6 +101,16 @@ def test_an_agent_whose_run_went_on_since_it_was_loaded_does_not_learn_on_as_ano
         with pytest.raises(UsageError, match=f"its run went on from there, to {one.env_steps:,}"):
             other.learn(steps, mode="quiet")
     assert one.learn(100, mode="quiet").env_steps > other.env_steps  # control
+
+
+@pytest.mark.filterwarnings("ignore:.*trying the checkpoint before it")
+def test_an_agent_learns_on_from_the_checkpoint_before_one_that_is_damaged():
+    agent = short(checkpoint_interval=200)
+    newest = checkpoint.latest(agent.folder / "checkpoints")
+    (newest / "meta.json").write_bytes(b"")
+    before = load(agent.folder)
+    assert before.env_steps < agent.env_steps
+    assert before.learn(800, mode="quiet").env_steps > agent.env_steps
 
 
 def test_a_run_does_not_go_on_in_another_environment():
