@@ -24,6 +24,7 @@ from toys import (
 
 from rlpyt import noise
 from rlpyt.arrays import tree_items, tree_map
+from rlpyt.envs.own_snapshots import has_snapshots
 from rlpyt.errors import EnvironmentFault
 from rlpyt.rows import example_row
 from rlpyt.storage import zeros
@@ -573,6 +574,13 @@ def test_methods_that_save_something_else_are_left_alone(kind):
     envs = in_process(lambda b: kind(), 2)
     step(envs, 3)
     assert envs.snapshot()["own"] == {}
+
+
+def test_methods_in_c_say_nothing_of_what_they_take_and_are_used():
+    class Compiled(CountEnv):
+        snapshot, restore = dict.copy, dict.update
+
+    assert has_snapshots(Compiled())
 
 
 def test_a_snapshot_that_is_none_is_named():
