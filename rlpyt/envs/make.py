@@ -24,7 +24,7 @@ from rlpyt.envs.exits import no_exit
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.registry import find, find_callable, import_for, import_user_module, missing
 from rlpyt.envs.spaces import to_spec
-from rlpyt.envs.spec import Box, Discrete, EnvSpec, MultiDiscrete, Spec, leaf_form, leaves
+from rlpyt.envs.spec import Box, Discrete, EnvSpec, MultiDiscrete, Spec, leaves
 from rlpyt.errors import EnvironmentFault, UsageError
 from rlpyt.suggest import did_you_mean
 
@@ -79,7 +79,7 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
     if not leaves(action):
         raise UsageError(f"the action space {env.action_space} of {options.name} is empty")
     mask, mask_size = _find_mask(env, options, action)
-    observation = _observed(env, options, mask)
+    observation = observed(env, options, mask)
     if not leaves(observation):
         raise UsageError(
             f"the observation space {env.observation_space} of {options.name} has nothing to "
@@ -101,29 +101,12 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
     )
 
 
-def require_spaces(
-    env: gymnasium.Env[Any, Any], options: EnvOptions, spec: EnvSpec, name: str
-) -> None:
-    """Refuse one of a run's environments that does not act and observe as the first one did.
-
-    Bounds of what is observed may be its own; those of actions are what the agent's are scaled to.
-
-    Args:
-        name: of the environment, for the message.
-    """
-    action = to_spec(env.action_space, "action")
-    if action != spec.action:
-        raise UsageError(
-            f"{name}: its action space {env.action_space} is not that of the environment which "
-            f"was looked at first, {_bounded(spec.action)}; give all environments of a run one "
-            "action space, and let those that differ translate what they are given"
-        )
-    if _forms(_observed(env, options, spec.mask)) != _forms(spec.observation):
-        raise UsageError(
-            f"{name}: its observation space {env.observation_space} is not that of the environment "
-            f"which was looked at first, {spec.observation!r}; give all environments of a run one "
-            "observation space (pad what is smaller)"
-        )
+def observed(env: gymnasium.Env[Any, Any], options: EnvOptions, mask: str | None) -> Spec:
+    """What is observed, without a mask of valid actions."""
+    space = env.observation_space
+    if mask == "observation" and isinstance(space, spaces.Dict):
+        space = spaces.Dict([(key, part) for key, part in space.spaces.items() if key != MASK])
+    return to_spec(space, "observation", float64_as=options.float64_as)
 
 
 def is_atari(options: EnvOptions) -> bool:
@@ -271,25 +254,6 @@ def _require_env(env: Any, options: EnvOptions) -> None:
             "that returns gymnasium.make('GymV26Environment-v0', env=...)"
         )
     raise UsageError(f"env={name} returned {_type(env)}; return a gymnasium.Env")
-
-
-def _observed(env: gymnasium.Env[Any, Any], options: EnvOptions, mask: str | None) -> Spec:
-    """What is observed, without a mask of valid actions."""
-    space = env.observation_space
-    if mask == "observation" and isinstance(space, spaces.Dict):
-        space = spaces.Dict([(key, part) for key, part in space.spaces.items() if key != MASK])
-    return to_spec(space, "observation", float64_as=options.float64_as)
-
-
-def _forms(spec: Spec) -> list[Any]:
-    """The leaves with all that decides how they are stored."""
-    return [(path, leaf_form(x) if isinstance(x, Box) else x) for path, x in leaves(spec)]
-
-
-def _bounded(spec: Spec) -> str:
-    """A specification as text, a Box's bounds with it."""
-    bounds = f" from {spec.low} to {spec.high}" if isinstance(spec, Box) else ""
-    return f"{spec!r}{bounds}"
 
 
 def _find_mask(

@@ -9,8 +9,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from rlpyt.envs.alike import require_spaces
 from rlpyt.envs.exits import no_exit
-from rlpyt.envs.make import Role, is_atari, make, require_spaces
+from rlpyt.envs.make import Role, is_atari, make
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError
