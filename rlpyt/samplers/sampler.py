@@ -178,7 +178,6 @@ class Sampler(InTurns):
         keeps = type(window.slots[0].row.info) is not tuple
         remembers = bool(tree_leaves(window.state))
         heart = self._heart
-        environments = torch.inference_mode(False)  # some learn in their steps: intrinsic rewards
         acting = 0.0
         for t in range(window.horizon):
             for g, columns, slots, inputs, keep, act, draws in turns:
@@ -203,8 +202,7 @@ class Sampler(InTurns):
                 if heart is not None:
                     heart.rest()
                 acting += perf_counter() - before
-                with environments:
-                    send(row, slots[t + 1].row, g)
+                send(row, slots[t + 1].row, g)
         for g, columns, slots, *_ in turns:
             if ended := recv(slots[window.horizon].row, g):
                 self._note(window.horizon, columns, ended)

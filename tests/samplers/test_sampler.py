@@ -203,26 +203,3 @@ def test_evaluation_and_training_noise_differ():
         for code in (noise.ACTION_NOISE, noise.EVALUATION_NOISE)
     ]
     assert not np.array_equal(*found)
-
-
-class Curious(CountEnv):
-    """Rewards what its own network, which learns in its steps, does not foresee."""
-
-    def __init__(self):
-        super().__init__(n=3)
-        self.network = torch.nn.Linear(*self.observation_space.shape, 1)
-
-    def step(self, action):
-        observation, _, *rest = super().step(action)
-        loss = self.network(torch.from_numpy(observation)).square().mean()
-        loss.backward()
-        with torch.no_grad():
-            self.network.weight -= 1e-6 * self.network.weight.grad
-        return observation, loss.item(), *rest
-
-
-def test_an_environment_may_learn_in_its_steps():
-    """What acts takes no gradients, which is no matter of who steps."""
-    envs = in_process(lambda b: Curious(), 2)
-    rows = stream(sampler_of(envs, coin, 5), 2)
-    assert (rows.reward[~rows.first] > 0).all()
