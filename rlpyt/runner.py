@@ -10,14 +10,15 @@ from typing import Any, Protocol
 
 from rlpyt import checkpoint, noise, ranks
 from rlpyt.build import Parts, load_weights
-from rlpyt.errors import StopAsked, WorkerError
-from rlpyt.evaluation import Evaluation, Stopped, game_over
-from rlpyt.generators import generators, generators_kept, restore_generators, seed_generators
+from rlpyt.errors import StopAsked
+from rlpyt.evaluation import Evaluation, game_over
+from rlpyt.evaluations import Evaluations
+from rlpyt.generators import generators, restore_generators, seed_generators
 from rlpyt.logging.beyond import beyond
 from rlpyt.logging.console import Console
 from rlpyt.logging.episodes import Episodes
 from rlpyt.logging.recorder import Recorder
-from rlpyt.logging.shares import shares_of
+from rlpyt.logging.shares import Spent
 from rlpyt.one_run import assert_same_agents, of_all, of_rank, with_others
 from rlpyt.replays.segments import Segments
 from rlpyt.run import Run
@@ -71,18 +72,11 @@ class Runner:
         self.recorder, self.console, self.stop = recorder, console, stop
         self.hooks = hooks or Hooks()
         self.episodes = Episodes(run.env.num_envs, partial=run.env.decorrelate > 0)
-        self.best_return = -float("inf")
-        self._new_best = False
-        self.evaluation: Evaluation | None = None
+        hook = self.hooks.on_evaluation
+        self.evaluations = Evaluations(run.loop, parts, recorder, console, stop, hook)
         self.recent_return: float | None = None  # of all ranks' last episodes, at the last line
-        self._evaluated_at = -1  # env steps
-        self._owed = False  # an evaluation that a signal ended: it is made up for on resume
-        self.seconds = 0.0  # of training in this process, without evaluation
-        self._learning = self._line_seconds = 0.0
-        self._line_steps = 0
-        self._spent = {"env": 0.0, "act": 0.0, "learn": 0.0}  # seconds in this process
+        self.spent = Spent()
         self._logged_at = 0
-        self._begun_at = 0  # env steps when this process took over
         self._started = False
         self.segments = segments
         self.saved = True
@@ -91,7 +85,7 @@ class Runner:
     @property
     def steps_here(self) -> int:
         """Environment steps taken in this process."""
-        return self.episodes.env_steps - self._begun_at
+        return self.episodes.env_steps - self.spent.begun_at
 
     def train(self) -> str:
         """Go on until the run's length is reached, a hook or a signal ends it.
@@ -115,15 +109,16 @@ class Runner:
 
     def _train(self) -> str:
         loop, episodes, sampler = self.run.loop, self.episodes, self.parts.sampler
+        evaluations = self.evaluations
         if not self._started:
             seed, rank = self.parts.resolved.seed, self.ranks.rank
             seed_generators(noise.seed(seed, noise.GLOBAL_GENERATORS, rank))
             sampler.reset()
             self._started = True
         ended = False
-        if self._owed:
-            ended = self._evaluate()
-            if self._new_best:
+        if evaluations.owed:
+            ended = evaluations.make(episodes.env_steps)
+            if evaluations.new_best:
                 self.save()
         ended = self._agree(ended)
         while episodes.env_steps < loop.env_steps and not ended and not self._asked:
@@ -132,7 +127,7 @@ class Runner:
             before = episodes.env_steps
             missing = -(-(loop.env_steps - before) // self.ranks.size)
             self._learn(sampler.collect(sampler.rows_for(missing), before))
-            self.seconds += time.perf_counter() - begun
+            self.spent.seconds += time.perf_counter() - begun
             if self._rests_after(before):
                 self._settle()
             after = episodes.env_steps
@@ -141,8 +136,8 @@ class Runner:
                 ended = bool(self.hooks.on_window(self))
             if after < loop.env_steps:  # the end is evaluated and saved below
                 if due(before, after, loop.eval_interval):
-                    ended = self._evaluate() or ended
-                if due(before, after, loop.checkpoint_every) or self._new_best:
+                    ended = evaluations.make(after) or ended
+                if due(before, after, loop.checkpoint_every) or evaluations.new_best:
                     self.save()
             ended = self._agree(ended)
         self._settle()
@@ -153,12 +148,12 @@ class Runner:
         if not self._asked:
             if episodes.env_steps > self._logged_at:
                 self._log()
-            self._evaluate()
+            evaluations.make(episodes.env_steps)
             self._agree()
         self.save()
         if self._asked:
             return self._asked
-        self.console.update(episodes.env_steps, self._overall())
+        self.console.update(episodes.env_steps, self.spent.overall(episodes.env_steps))
         return "finished"
 
     def save(self) -> Path:
@@ -168,7 +163,7 @@ class Runner:
         listing = None if self.segments is None else self.segments.save()
         state = self.state(listing)
         path = self.ranks.from_first(lambda: self._write(state))
-        self._new_best = False
+        self.evaluations.new_best = False
         if self.segments is not None:  # a network disk may not show yet what the first rank wrote
             saved = [*checkpoint.listings(path.parent, self.ranks.rank), listing]
             self.segments.prune(saved)
@@ -194,9 +189,8 @@ class Runner:
             "agent": dict(parts.agent.state_dict()),
             **own,
             "recorder": self.recorder.state(),
-            "best_return": self.best_return,
+            **self.evaluations.state(),
             "logged_at": self._logged_at,
-            "evaluation_owed": self._owed,
             **with_others(own),
         }
 
@@ -213,8 +207,8 @@ class Runner:
             )
         self.episodes.load(state["episodes"])
         self.recorder.load(state["recorder"])
-        self.best_return = state["best_return"]
-        self._logged_at, self._owed = state["logged_at"], state["evaluation_owed"]
+        self.evaluations.load(state)
+        self._logged_at = state["logged_at"]
         cut = parts.sampler.restore(state)
         if cut:
             self.console.message(
@@ -222,7 +216,7 @@ class Runner:
                 "new episode, and the one that was cut is not reported"
             )
         restore_generators(state["generators"])
-        self._line_steps = self._begun_at = self.episodes.env_steps
+        self.spent.begin(self.episodes.env_steps)
         self._started = True
 
     def _learn(self, window: Any) -> None:
@@ -235,7 +229,7 @@ class Runner:
         if self._beyond is not None:
             self._beyond.look(rows)
         self.recorder.record_all(self.parts.algorithm.update(window, before))
-        self._learning += time.perf_counter() - begun
+        self.spent.learning += time.perf_counter() - begun
 
     @property
     def _asked(self) -> str:
@@ -251,17 +245,12 @@ class Runner:
         self._agreed = signals[int(asked)]
         return bool(over)
 
-    def _stopped(self) -> bool:
-        """In an evaluation: whether a signal asks this process to stop."""
-        self.stop.hold()
-        return bool(self.stop.name)
-
     def _write(self, state: dict[str, Any]) -> Path:
         """Write a checkpoint's files."""
         self.recorder.sync()
         folder, keep = self.folder / "checkpoints", self.run.loop.keep_checkpoints
         path = checkpoint.save(folder, self.episodes.env_steps, state, keep)
-        if self._new_best:
+        if self.evaluations.new_best:
             checkpoint.mark_best(path)
         return path
 
@@ -281,7 +270,7 @@ class Runner:
             windows = self._in_step(list(windows))
         for window in windows:
             self._learn(window)
-        self.seconds += time.perf_counter() - begun
+        self.spent.seconds += time.perf_counter() - begun
 
     def _in_step(self, windows: list[Any]) -> list[Any]:
         """As many windows on every rank: where one has none it has one without rows."""
@@ -295,64 +284,9 @@ class Runner:
         line = self.episodes.line(self.ranks.gather)
         self.recent_return = line.get("rollout/return_100")
         recorder.record_all(line)
-        spent = {**sampler.seconds, "learn": self._learning}
-        shares = shares_of(spent, self.seconds - self._line_seconds, steps - self._line_steps)
+        shares = self.spent.line(sampler.seconds, steps)
         recorder.record_all(of_all({**shares, **sampler.metrics()}))
         recorder.record("time/frames", steps * self.parts.spec.frames_per_step)
-        so_far = self._spent
-        self._spent = {name: so_far.get(name, 0.0) + seconds for name, seconds in spent.items()}
         sampler.seconds = dict.fromkeys(sampler.seconds, 0.0)
-        self._learning, self._line_seconds, self._line_steps = 0.0, self.seconds, steps
         self._logged_at = steps
         return recorder.write(steps)
-
-    def _overall(self) -> dict[str, float]:
-        """Speed and shares over this process's training."""
-        return shares_of(self._spent, self.seconds, self.steps_here)
-
-    def _evaluate(self) -> bool:
-        """Evaluate and record; True where the run has reached its goal."""
-        steps = self.episodes.env_steps
-        if not self.run.loop.eval_episodes or self._evaluated_at == steps:
-            return False
-        self.parts.agent.set_exploration(steps)
-        self.console.activity(f"evaluating ({self.run.loop.eval_episodes} episodes)")
-        evaluation, self._owed = self.ranks.from_first(self._played)
-        if evaluation is None:
-            self.console.activity()
-            return False
-        self.evaluation, self._evaluated_at = evaluation, steps
-        self.recorder.record_all(evaluation.metrics())
-        self.recorder.write(steps)
-        self.console.evaluation(steps, evaluation.mean, evaluation.std, len(evaluation.returns))
-        if evaluation.mean > self.best_return:
-            self.best_return, self._new_best = evaluation.mean, True
-        goal = self.run.loop.stop_at_return
-        ended = goal is not None and evaluation.mean >= goal
-        if self.hooks.on_evaluation is not None:
-            ended = bool(self.hooks.on_evaluation(evaluation)) or ended
-        return ended
-
-    @generators_kept()
-    def _played(self) -> tuple[Evaluation | None, bool]:
-        """An evaluation that leaves training as it is; None where a signal or an error ended it.
-
-        Returns:
-            It, and whether it is to be made up for.
-        """
-        evaluator = self.parts.evaluator
-        try:
-            evaluation = evaluator.evaluate(stop=self._stopped)
-        except Stopped:
-            return None, True
-        except Exception as error:
-            noted = getattr(error, "__notes__", ())  # by which an environment's own is known
-            if isinstance(error, FloatingPointError) and not noted:
-                raise  # it is the weights that are not finite
-            what = error.message if isinstance(error, WorkerError) else repr(error)
-            self.console.message(f"evaluation failed, training goes on: {what}")
-            self.recorder.record("eval/failed", 1.0)
-            self.recorder.write(self.episodes.env_steps)
-            evaluator.close()  # its environments are made anew
-            evaluation = None
-        return evaluation, False

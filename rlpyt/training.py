@@ -56,7 +56,7 @@ class Outcome:
     def summary(self) -> dict[str, Any]:
         """The object that `--json` prints."""
         runner = self.runner
-        run, evaluation = runner.run, runner.evaluation
+        run, evaluation = runner.run, runner.evaluations.newest
         recent = [episode.raw_return for episode in runner.episodes.recent]
         train_return = sum(recent) / len(recent) if recent else None
         if runner.ranks.size > 1:
@@ -69,8 +69,8 @@ class Outcome:
             "status": self.status,
             "env_steps": runner.episodes.env_steps,
             "updates": runner.parts.algorithm.learner.updates,
-            "seconds": round(runner.seconds, 3),
-            "steps_per_second": round(runner.steps_here / max(runner.seconds, 1e-9), 1),
+            "seconds": round(runner.spent.seconds, 3),
+            "steps_per_second": round(runner.steps_here / max(runner.spent.seconds, 1e-9), 1),
             "train_return": train_return,
             "eval_return": evaluation.mean if evaluation else None,
             "eval_episodes": len(evaluation.returns) if evaluation else 0,

@@ -186,7 +186,7 @@ def test_a_floating_point_error_of_an_evaluations_environment_is_no_matter_of_we
 ):
     """F38."""
     outcome = train(run(tmp_path, overflowing_evaluation), mode="plain")
-    assert outcome.status == "finished" and outcome.runner.evaluation is None
+    assert outcome.status == "finished" and outcome.runner.evaluations.newest is None
     assert "training goes on: FloatingPointError('crash in step')" in capsys.readouterr().out
 
 
@@ -211,7 +211,7 @@ def test_an_evaluation_that_fails_is_told_of_and_training_goes_on(interval, tmp_
     """F38."""
     options = run(tmp_path, crashing_evaluation, eval_interval=interval)
     outcome = train(options, mode="plain")
-    assert outcome.status == "finished" and outcome.runner.evaluation is None
+    assert outcome.status == "finished" and outcome.runner.evaluations.newest is None
     said = capsys.readouterr().out
     assert said.count("evaluation failed, training goes on: RuntimeError('crash in step')") == (
         4 if interval else 1

@@ -124,9 +124,9 @@ def test_a_signal_during_the_last_evaluation_leaves_it_for_the_resumed_run(tmp_p
     with monkeypatch.context() as patch:
         strike(signal.SIGINT, "evaluate", 3, patch.setattr)
         outcome = train(make("ppo", tmp_path / "runs", eval_interval=0), mode="quiet")
-    assert outcome.status == "interrupted" and outcome.runner.evaluation is None
+    assert outcome.status == "interrupted" and outcome.runner.evaluations.newest is None
     resumed = resume(outcome.folder, mode="quiet")
-    assert resumed.status == "finished" and resumed.runner.evaluation is not None
+    assert resumed.status == "finished" and resumed.runner.evaluations.newest is not None
     assert fingerprint(resumed.folder) == fingerprint(control.folder)
 
 

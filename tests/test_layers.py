@@ -21,6 +21,7 @@ LAYERS = [
     ["view"],
     ["training"],
     ["header", "presets", "runner"],
+    ["evaluations"],
     ["one_run"],
     ["build"],
     ["remote"],

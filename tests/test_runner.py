@@ -90,19 +90,25 @@ def test_only_the_newest_checkpoints_and_the_best_are_kept(tmp_path):
         if row["eval/return_mean"]
     ]
     greatest, at = max(found)
-    assert int(best.name) == -at and outcome.runner.best_return == pytest.approx(greatest)
+    assert int(best.name) == -at and outcome.runner.evaluations.best_return == pytest.approx(
+        greatest
+    )
     assert set(checkpoints(outcome.folder)) == {-at, outcome.runner.episodes.env_steps}
     state, _ = checkpoint.load(best)
-    assert state["best_return"] == outcome.runner.best_return
+    assert state["best_return"] == outcome.runner.evaluations.best_return
 
 
 def test_the_best_return_is_remembered_over_a_resume(tmp_path):
     """B223."""
     part = train(make("ppo", tmp_path), hooks=stopped_at(8), mode="quiet")
-    best = part.runner.best_return
+    best = part.runner.evaluations.best_return
     assert math.isfinite(best)
     seen = []
-    resume(part.folder, hooks=Hooks(on_window=lambda r: seen.append(r.best_return)), mode="quiet")
+    resume(
+        part.folder,
+        hooks=Hooks(on_window=lambda r: seen.append(r.evaluations.best_return)),
+        mode="quiet",
+    )
     assert seen[0] == best
 
 
@@ -131,7 +137,7 @@ def test_a_hook_that_returns_true_ends_the_run(name, tmp_path):
     outcome = train(make("ppo", tmp_path), hooks=Hooks(**{name: lambda _: True}), mode="quiet")
     assert outcome.status == "finished"
     assert outcome.runner.episodes.env_steps < 900
-    assert outcome.runner.evaluation is not None
+    assert outcome.runner.evaluations.newest is not None
     assert checkpoints(outcome.folder)[-1] == outcome.runner.episodes.env_steps
 
 

@@ -65,7 +65,7 @@ class TakesSignals(CountEnv):
 
 def test_a_run_is_asked_to_stop_also_where_its_environments_take_signals():
     def ask(runner):
-        if runner.evaluation is not None:
+        if runner.evaluations.newest is not None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     loop = LoopOptions(env_steps=400, eval_interval=32, eval_episodes=1, seed=1)

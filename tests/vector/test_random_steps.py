@@ -164,7 +164,7 @@ def test_steps_are_not_counted_and_the_first_episode_is_not_reported(tmp_path):
     assert set(column(outcome.folder, "rollout/length_min")) == {25.0}
     assert 400 <= outcome.runner.episodes.env_steps < 404
     assert 4 <= outcome.runner.episodes.total <= 12  # of 4 columns with 100 steps each
-    evaluation: Any = outcome.runner.evaluation
+    evaluation: Any = outcome.runner.evaluations.newest
     assert list(evaluation.returns) == [25.0] * 4  # which begin with a reset
 
 
