@@ -11,6 +11,8 @@ SHORT: dict[str, Any] = {
     "num_envs": 2,
     "horizon": 16,
 }
+REPLAY = {"horizon": 4, "learning_starts": 200, "replay_size": 1000, "batch_size": 8}
+SEQUENCES = {"burn_in": 2, "train_rows": 4, "state_interval": 2, "memory": "gru"}
 
 
 def short(kind: Any = A2C, env: Any = "CartPole-v1", **options: Any) -> Any:

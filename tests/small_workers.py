@@ -20,6 +20,8 @@ from toys import CountEnv, InfoEnv, MaskEnv, Step
 from rlpyt.arrays import tree_map
 from rlpyt.rows import Row
 
+WORKERS: dict[str, Any] = {"sampler": "workers"}
+
 
 class Faulty(CountEnv):
     """A CountEnv of its column that misbehaves in one of its calls.
