@@ -7,25 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 from hypothesis import strategies as st
+from written_rings import example
 
-from rlpyt.arrays import namedarraytuple, tree_leaves, tree_map
+from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.block import Block
 from rlpyt.ring import Ring
 from rlpyt.rows import Row
 
-Observation = namedarraytuple("Observation", ["image", "count"])
-FLAG = np.zeros((), np.bool_)
-EXAMPLE = Row(
-    observation=Observation(np.zeros((2, 3), np.uint8), np.zeros(2, np.float32)),
-    reward=np.zeros((), np.float32),
-    terminated=FLAG,
-    truncated=FLAG,
-    first=FLAG,
-    cut=FLAG,
-    action=np.zeros((), np.int64),
-    info={"best": np.zeros((), np.float16)},
-    mask=np.zeros(0, np.bool_),
-)
+EXAMPLE = example().replace(info={"best": np.zeros((), np.float16)}, mask=np.zeros(0, np.bool_))
 
 
 def make_ring(
