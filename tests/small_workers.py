@@ -14,6 +14,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from careless import draw_from_numpy
 from gymnasium import spaces
 from toys import CountEnv, InfoEnv, MaskEnv, Step
 
@@ -197,8 +198,7 @@ class Drawing(CountEnv):
         self.made = random.random()
 
     def _observation(self) -> np.ndarray:
-        drawn = np.random.random()  # noqa: NPY002
-        return np.array([self.made, random.random(), drawn], np.float32)
+        return np.array([self.made, random.random(), draw_from_numpy()], np.float32)
 
 
 class Unpicklable(Exception):

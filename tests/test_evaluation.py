@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from careless import draw_from_numpy
 from gymnasium.wrappers import TimeLimit
 from stepping import coin, in_process, sampler_of, zeros_of
 from toys import CountEnv, CrashEnv, LengthReturnEnv, SeedEnv
@@ -121,8 +122,7 @@ class Careless(gymnasium.Wrapper):
 
     def step(self, action):
         observation, reward, *rest = self.env.step(action)
-        numpys = np.random.random()  # noqa: NPY002  # a global generator is what is meant
-        noisy = float(numpys + random.random() + torch.rand(()))
+        noisy = float(draw_from_numpy() + random.random() + torch.rand(()))
         return (observation + np.float32(noisy * 1e-3), reward, *rest)
 
 

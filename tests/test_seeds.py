@@ -6,9 +6,9 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from careless import draw_from_numpy, seed_numpy
 from small_runs import fingerprint, make
 
 from rlpyt.acting import open_agent
@@ -82,12 +82,12 @@ def test_initial_weights_follow_the_seed_whichever_generator_a_network_draws_fro
 
     def model(spec: Any) -> Any:
         made = ActorCritic(spec, for_action(spec.action), ActorCriticOptions())
-        drawn.append([float(np.random.random()), random.random(), float(torch.rand(()))])  # noqa: NPY002
+        drawn.append([draw_from_numpy(), random.random(), float(torch.rand(()))])
         return made
 
     drawn: list[list[float]] = []
     for seed in (1, 1, 2):
-        np.random.seed(len(drawn))  # noqa: NPY002
+        seed_numpy(len(drawn))
         random.seed(len(drawn))
         open_agent(make("ppo", tmp_path, seed=seed), model=model)
     one, same, other = drawn
