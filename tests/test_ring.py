@@ -1,12 +1,12 @@
 """The ring: exactly the last rows can be read, whoever writes, wherever it stops."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from overtaken import overtaken
 from written_rings import check, compare, example, make, rings, usable, writers_of
 
 from rlpyt import block as block_module
@@ -102,17 +102,7 @@ def test_items_that_were_overtaken_are_drawn_again_and_the_others_kept(monkeypat
     writers = writers_of(ring)
     for writer in writers:
         writer.run(*[2] * 8)
-    gather, given = ring.gather, []
-
-    def overtaken(window: Any, starts: Any, columns: Any, items: Any = None) -> Any:
-        whole = gather(window, starts, columns, items)
-        given.append(len(starts))
-        if len(given) < 4:
-            whole[::2] = False
-            writers[0].run(2)
-        return whole
-
-    monkeypatch.setattr(ring, "gather", overtaken)
+    given = overtaken(ring, monkeypatch, lambda: writers[0].run(2))
     window = ring.window(32, 3)
     starts, columns = ring.draw(window, np.random.default_rng(0))
     assert given == [32, 16, 8, 4]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from episodes import ONE, Environments, check, filled, items_of, make_ring, usable, write
+from overtaken import overtaken
 
 from rlpyt.replays.drawn import Drawn
 from rlpyt.replays.prioritized import FLOOR, Prioritized
@@ -219,17 +220,8 @@ def test_items_that_were_overtaken_are_drawn_again_and_the_others_kept(
     selector, rng = Prioritized(ring, 3, ONE, 0.6, unique=unique), np.random.default_rng(0)
     everything = of_all(ring, blocks, 3)
     selector.update(everything, rng.random(len(everything.starts)))
-    gather, given = ring.gather, []
-
-    def overtaken(window: Any, starts: Any, columns: Any, items: Any = None) -> Any:
-        whole = gather(window, starts, columns, items)
-        given.append(len(starts))
-        if len(given) < 4:
-            whole[::2] = False
-            write(blocks[0], 8)  # among those that are kept some die now
-        return whole
-
-    monkeypatch.setattr(ring, "gather", overtaken)
+    # among those that are kept some die now
+    given = overtaken(ring, monkeypatch, lambda: write(blocks[0], 8))
     window = ring.window(32, 3)
     drawn = selector.draw(window, rng, 1.0)
     assert given == [32, 16, 8, 4]
