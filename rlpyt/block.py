@@ -77,8 +77,10 @@ class Block:
 
     def clear(self) -> None:
         """Forget all rows: the next one that arrives is row 0 of a ring that was never written."""
-        for leaf in tree_leaves((self.rows, as_arrays(self.states))):
-            leaf[:] = 0
+        written = self.reserved > 1 or self._counters[RENEWED]
+        if written:  # else it is zero, and takes no memory until rows are
+            for leaf in tree_leaves((self.rows, as_arrays(self.states))):
+                leaf[:] = 0
         self._counters[:RENEWED] = 1, 0
         self._counters[RENEWED] += 1
 

@@ -61,7 +61,7 @@ def resuming(folder: Path, ranks: int) -> str:
     if ranks == 1:
         return command
     if each == ranks or os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
-        return f"torchrun --nproc-per-node {ranks} -m {command}"
+        return f"torchrun --standalone --nproc-per-node {ranks} -m {command}"
     meet = "--rdzv-backend c10d --rdzv-endpoint HOST:PORT"
     return f"torchrun --nnodes {ranks // each} --nproc-per-node {each} {meet} -m {command}"
 

@@ -1,6 +1,7 @@
 """The ring: exactly the last rows can be read, whoever writes, wherever it stops."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,6 +129,24 @@ def test_an_item_is_given_up_when_a_row_in_the_slot_of_its_oldest_one_is_announc
             seen.add(bool(announced))
         ring._counters[block_module.RESERVED] = block.answered + 1
     assert seen == {False, True}
+
+
+@pytest.mark.parametrize("shared", [None, Memory()])
+def test_memory_is_taken_as_rows_are_written_and_cleared_where_they_were(shared):
+    """It took the whole of a large replay, and some seconds, before the first step."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("no /proc")
+    pages, capacity = 4096, 2_000_000  # 30 MB of rewards, answers and flags
+    ring = make(capacity, 1, 2, shared=shared)
+    before = int(statm.read_text().split()[1])
+    ring.blocks[0].clear()
+    assert (int(statm.read_text().split()[1]) - before) * pages < 5e6
+    (writer,) = writers_of(ring)
+    writer.run(2, 2)
+    assert ring.rows.reward.any()
+    ring.blocks[0].clear()
+    assert not any(leaf.any() for leaf in tree_leaves(ring.rows))
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -94,15 +94,21 @@ def _swept(record: Record, progress: Progress, folder: Path) -> SweptRun:
     )
 
 
-def farewell(sweep: Sweep) -> list[str]:
-    """What is said at the end."""
+def farewell(sweep: Sweep, search: bool = False) -> list[str]:
+    """What is said at the end.
+
+    Args:
+        search: whether the command that made its runs draws more of them.
+    """
     done, all_ = len(sweep.runs) - len(sweep.failed), len(sweep.runs)
     took = f"{done} of {all_} runs · {format_duration(sweep.seconds)}"
     took += f" · slots {100 * sweep.utilization:.0f} % taken" if sweep.seconds else ""
     what = sweep.status if sweep.status in EXIT_CODES else "finished"
     lines = [f"{what} {took}", *failures(sweep)]
     if sweep.status in EXIT_CODES:
-        lines.append(f"the same command goes on; so does: rlpyt sweep retry {sweep.folder}")
+        retry = f"rlpyt sweep retry {sweep.folder}"
+        also = f"{retry} ends what has begun, and draws no more" if search else f"so does: {retry}"
+        lines.append(f"the same command goes on; {also}")
     elif not sweep.failed:
         lines.append(f"rlpyt plot {sweep.folder}")
     return lines

@@ -97,7 +97,8 @@ def run_sweep(
         lasted = max(queue.seconds * len(opened.slots), 1e-9)
         busy = min(1.0, queue.busy_seconds / lasted)  # a cluster may have had more slots before
         found = swept(records, folder)
-        return _ended(Sweep(folder, status, found, queue.seconds, busy), screen)
+        sweep = Sweep(folder, status, found, queue.seconds, busy)
+        return _ended(sweep, screen, search=source is not None)
 
 
 def look_at(folder: Path, width: int | None = None) -> tuple[Sweep, list[str]]:
@@ -262,7 +263,7 @@ def open_queue(
     )
 
 
-def _ended(sweep: Sweep, screen: Screen) -> Sweep:
-    for line in farewell(sweep):
+def _ended(sweep: Sweep, screen: Screen, search: bool = False) -> Sweep:
+    for line in farewell(sweep, search):
         screen.say(line)
     return sweep

@@ -100,7 +100,12 @@ def answered(network: Any, read: Any, answer: Callable[[], T]) -> T:
         answer: asks the network.
     """
     before = [x._version for x in tree_leaves(read)]
-    found = answer()
+    try:
+        found = answer()
+    except Exception as error:
+        given = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tree_items(read))
+        error.add_note(f"while the network {type(network).__name__} was asked for one row: {given}")
+        raise
     for (name, x), version in zip(tree_items(read), before, strict=True):
         if x._version != version:
             raise UsageError(

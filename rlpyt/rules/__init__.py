@@ -122,7 +122,7 @@ def without_effect(algo: Any, model: ModelOptions) -> dict[str, str]:
         if algo.epsilon_ladder == "apex":
             idle["epsilon_end"] = "add --epsilon-ladder none or log"
         if algo.munchausen:
-            idle["double"] = "add --no-munchausen"
+            idle["double"] = "leave out --munchausen"
     if isinstance(algo, R2D1Options | QValueOptions) and not recurrent:
         idle |= dict.fromkeys(("zero_state", "burn_in"), "add --memory lstm or gru")
     if isinstance(algo, ReplayOptions) and algo.optimizer != "adam":

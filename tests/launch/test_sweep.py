@@ -17,6 +17,7 @@ from small_runs import fingerprint
 import rlpyt
 from rlpyt.cli import main
 from rlpyt.launch import journal
+from rlpyt.launch.outcome import Sweep, farewell
 
 RLPYT = [sys.executable, "-m", "rlpyt"]
 SHORT = "ppo --env CartPole-v1 --env-steps 600 --num-envs 4 --horizon 25 --minibatch-size 50"
@@ -129,6 +130,14 @@ def test_ctrl_c_ends_runs_and_what_they_started_and_the_journal_says_so(module):
         assert record["status"] == "interrupted" and record["env_steps"] > 0
     assert f"the same command goes on; so does: rlpyt sweep retry {FOLDER}" in out
     assert main(["sweep", "status", str(FOLDER), "--json"]) == 0
+
+
+def test_what_goes_on_with_a_search_is_its_own_command():
+    """Trying again finishes what has begun, and draws no trial."""
+    cut = Sweep(FOLDER, "interrupted", [])
+    (_, grid), (_, search) = farewell(cut), farewell(cut, search=True)
+    assert "so does: rlpyt sweep retry" in grid
+    assert "so does" not in search and search.endswith("ends what has begun, and draws no more")
 
 
 def test_a_failing_run_keeps_its_code_and_last_lines_until_it_is_tried_again(module, capsys):

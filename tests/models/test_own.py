@@ -331,3 +331,17 @@ def test_what_answers_alike_but_for_rounding_is_taken() -> None:
 def test_layers_without_a_shape_yet_are_refused() -> None:
     with pytest.raises(UsageError, match="Of has a lazy layer, whose part.weight .*call the net"):
         opened(DQNOptions(), lambda spec: Of(spec, nn.LazyLinear(3)), CHOICE)
+
+
+def test_an_error_of_a_network_says_what_it_was_given() -> None:
+    class Wide(ActorCritic):
+        def policy(self, inputs: Any, state: Any) -> Any:
+            return super().policy(inputs.replace(observation=torch.zeros(1, 9)), state)
+
+    def wide(spec: Any) -> nn.Module:
+        return Wide(spec, for_action(spec.action), ActorCriticOptions())
+
+    with pytest.raises(RuntimeError, match="cannot be multiplied") as caught:
+        opened(PPOOptions(), wide, CHOICE)
+    (note,) = caught.value.__notes__
+    assert "the network Wide was asked for one row: inputs.observation (1, " in note

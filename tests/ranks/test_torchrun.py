@@ -59,7 +59,7 @@ def test_torchrun_trains_shows_and_writes_once(
     assert main(["resume", str(tmp_path / "run"), "--env-steps", "1e6"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "is trained by 2 ranks" in said
-    assert "torchrun --nproc-per-node 2 -m rlpyt resume" in said
+    assert "torchrun --standalone --nproc-per-node 2 -m rlpyt resume" in said
 
 
 def until_saved(run: Torchrun, runs: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_signal_to_torchrun_saves_and_ends(tmp_path: Path) -> None:
     run.process.send_signal(signal.SIGTERM)
     _, out = run.end()
     assert "terminated, saved" in out, out
-    assert "torchrun --nproc-per-node 2 -m rlpyt resume" in " ".join(out.split())
+    assert "torchrun --standalone --nproc-per-node 2 -m rlpyt resume" in " ".join(out.split())
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "terminated"
     assert record["env_steps"] == checkpoint.steps(tmp_path / "run" / "checkpoints")
