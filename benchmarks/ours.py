@@ -25,6 +25,7 @@ from rlpyt.envs.options import EnvOptions
 from rlpyt.logging.episodes import Episodes
 from rlpyt.models.options import ActorCriticOptions, ActorQOptions, QNetworkOptions
 from rlpyt.run import LoopOptions, Run
+from rlpyt.samplers.options import SamplerOptions
 
 ENVS = {
     "cartpole": "CartPole-v1",
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("--compile", default="auto", help="auto: as in a run of many steps")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--starts", type=int, help="env steps before learning, DQN's")
+    parser.add_argument("--asynchronous", action="store_true", help="collect in a second process")
     parser.add_argument("--sequence", type=int, default=16, help="rows; the preset's for memory")
     a = parser.parse_args()
     loop = LoopOptions(
@@ -71,6 +73,7 @@ def main() -> None:
     else:
         run = ppo(env, a.sequence if a.task == "recurrent" else None, loop)
         warm_up = 2 * run.algo.horizon * a.num_envs
+    run = replace(run, sampler=SamplerOptions(asynchronous=a.asynchronous))
     parts = build(run)
     steps, seconds = measure(parts, warm_up, a.what == "train", a.seconds)
     print(
@@ -149,7 +152,7 @@ def measure(parts: Parts, warm_up: int, learn: bool, seconds: float) -> tuple[in
 
     def window() -> None:
         before = episodes.env_steps
-        rows = sampler.collect()
+        rows = sampler.collect(env_steps=before)
         episodes.count(rows.rows, infos=sampler.infos)
         if learn:
             parts.algorithm.update(rows, before)

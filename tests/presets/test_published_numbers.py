@@ -171,7 +171,9 @@ def test_the_numbers_of_small_q_learning():
     for algo, period, target in ((plain, 1, 1000), (rainbow, 4, 1000), (iqn, 4, 1000)):
         assert algo.batch_size / algo.replay_ratio == period
         assert algo.target_update_updates * period == target
-        assert (algo.optimizer_eps, algo.replay_size) == (3.125e-4, 100_000)
+        assert algo.replay_size == 100_000
+    assert (plain.optimizer, plain.lr, plain.optimizer_eps) == ("rmsprop", 2.5e-4, 0.01**2)
+    assert rainbow.optimizer_eps == iqn.optimizer_eps == 3.125e-4
     assert (rainbow.lr, rainbow.n_step, rainbow.v_min, rainbow.v_max) == (1e-4, 3, -100.0, 100.0)
     assert (iqn.lr, iqn.n_step, iqn.num_fractions, iqn.greedy_fractions) == (1e-4, 1, 32, 32)
 
