@@ -11,7 +11,7 @@ import torch
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.make import MASK
-from rlpyt.envs.observations import observation_writer
+from rlpyt.envs.observations import observation_writer, valid_actions
 from rlpyt.envs.spec import Composite, EnvSpec, Spec, example, not_finite
 from rlpyt.errors import EnvironmentFault, UsageError
 from rlpyt.rows import Inputs, is_image
@@ -153,14 +153,16 @@ class Policy:
     def _mask(self, mask: Any, values: list[Any]) -> torch.Tensor | None:
         if self.spec.mask is None:
             return None
+        size = self.spec.mask_size
         if self.spec.mask == "observation":
-            mask = np.stack([np.asarray(value[MASK], np.bool_).ravel() for value in values])
+            masks = np.stack([valid_actions(value[MASK], size) for value in values])
+            return torch.from_numpy(masks)
         if mask is None:
-            return torch.ones((len(values), self.spec.mask_size), dtype=torch.bool)
-        mask, needed = np.asarray(mask, np.bool_), (len(values), self.spec.mask_size)
-        if mask.size != needed[0] * needed[1]:  # a shorter one would be stretched
-            raise UsageError(f"mask has shape {mask.shape}; give one of shape {needed}")
-        return torch.from_numpy(mask.reshape(needed))
+            return torch.ones((len(values), size), dtype=torch.bool)
+        needed = len(values), size
+        if np.size(mask) != len(values) * size:
+            raise UsageError(f"mask has shape {np.shape(mask)}; give one of shape {needed}")
+        return torch.from_numpy(valid_actions(mask, len(values) * size).reshape(needed))
 
     def _draw(self, size: int) -> Any:
         """What is random about an answer, drawn here."""

@@ -63,13 +63,15 @@ def test_predict_refuses_what_is_not_finite(wrong):
         agent.predict(np.zeros(4, np.float32), state, reward=wrong)
 
 
-def test_predict_refuses_a_state_or_mask_of_another_size():
+def test_predict_refuses_a_state_or_mask_of_another_form():
     agent = PPO(MaskEnv, seed=0)
     _, state = agent.predict(np.zeros((3, 1)))
     with pytest.raises(UsageError, match="one of 3 observations, and 1 are given"):
         agent.predict(np.zeros(1), state)
     with pytest.raises(UsageError, match=r"mask has shape \(1,\); give one of shape \(1, 4\)"):
         agent.predict(np.zeros(1), mask=[1])
+    with pytest.raises(EnvironmentFault, match=r"action_mask is .*of 4, 1 \(True\) for each"):
+        agent.predict(np.zeros(1), mask=[0.0, -np.inf, 0.0, 0.0])
 
 
 def test_frames_are_stacked_while_predicting():

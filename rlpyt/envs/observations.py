@@ -82,6 +82,25 @@ def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype, path: str) -> n
     return array
 
 
+def valid_actions(mask: Any, size: int) -> np.ndarray:
+    """A mask of valid actions as bool [size], or an EnvironmentFault.
+
+    What is neither 0 nor 1 is no mask: one that is added to logits (0 and -inf) would be read as
+    its opposite.
+    """
+    try:
+        given = np.asarray(mask).ravel()
+        read = given.astype(np.bool_, copy=False)
+    except (TypeError, ValueError):  # of no numbers, or ragged
+        given = read = np.zeros(0, np.bool_)
+    if len(read) != size or (given.dtype != np.bool_ and not (given == read).all()):
+        raise EnvironmentFault(
+            f"action_mask is {_short(mask)}; give an array of {size}, 1 (True) for each choice "
+            "that is allowed and 0 for the others"
+        )
+    return read
+
+
 def _short(value: Any) -> str:
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"

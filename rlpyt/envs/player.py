@@ -15,7 +15,7 @@ from rlpyt.arrays import tree_items
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import MASK
-from rlpyt.envs.observations import observation_writer
+from rlpyt.envs.observations import observation_writer, valid_actions
 from rlpyt.envs.spec import (
     Box,
     Discrete,
@@ -222,7 +222,7 @@ class Player:
                 "reset() and step()",
             )
             return None
-        mask = np.asarray(mask, np.bool_).ravel()
+        mask = valid_actions(mask, self.spec.mask_size)
         if not all(part.any() for part in _components(self.spec.action, mask)):
             raise self.found.error(
                 "mask",

@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.exits import no_exit
 from rlpyt.envs.make import MASK
-from rlpyt.envs.observations import observation_writer
+from rlpyt.envs.observations import observation_writer, valid_actions
 from rlpyt.envs.spec import Box, EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds
@@ -187,7 +187,7 @@ class NativeEnvironments:
             source = observation if spec.mask == "observation" else infos
             row.mask[:] = True
             for b, mask in _present(source, MASK, n):
-                row.mask[b] = np.asarray(mask, np.bool_).ravel()
+                row.mask[b] = valid_actions(mask, spec.mask_size)
         for name in spec.env_info:
             row.env_info[name][:] = np.nan
             for b, value in _present(infos, name, n):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlpyt.envs.make import MASK
+from rlpyt.envs.observations import valid_actions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.rows import Row
@@ -46,7 +47,7 @@ def record(spec: EnvSpec, row: Row, b: int, observation: Any, info: dict[str, An
     if spec.mask is not None:
         source = observation if spec.mask == "observation" else info
         mask = source.get(MASK)
-        row.mask[b] = True if mask is None else np.asarray(mask, np.bool_).ravel()
+        row.mask[b] = True if mask is None else valid_actions(mask, spec.mask_size)
     for name in spec.env_info:
         value = info.get(name)
         try:

@@ -124,6 +124,37 @@ def test_an_info_without_a_mask_allows_every_action():
     assert rows.mask[2].all()
 
 
+@pytest.mark.parametrize(
+    "wrong", [[0.0, -np.inf, 0.0, -np.inf], [1, 0, -1, 1], [np.nan, 1, 1, 1], [1], [1, 0, 1]]
+)
+def test_what_is_neither_0_nor_1_is_no_mask_nor_what_is_of_another_size(wrong):
+    """A mask to be added to logits, read as one of truths, would allow what it forbids."""
+
+    with pytest.raises(EnvironmentFault, match=r"environment 0 of 1.*step.*action_mask is.*of 4"):
+        masked_by(wrong)
+
+
+@pytest.mark.parametrize("form", [list, np.bool_, np.int8, np.float64])
+def test_a_mask_of_0_and_1_may_be_of_any_type(form):
+    wanted = [True, False, True, False]
+    mask = wanted if form is list else np.array(wanted, form)
+    assert masked_by(mask).mask[2, 0].tolist() == wanted
+
+
+def masked_by(mask):
+    """Rows of two steps, the second of which gives this mask."""
+
+    class Other(MaskEnv):
+        def step(self, action):
+            *rest, info = super().step(action)
+            return (*rest, info | ({"action_mask": mask} if self.steps == 2 else {}))
+
+    def allowed(t, row):
+        row.action[:] = row.mask.argmax(-1)
+
+    return step(in_process(lambda b: Other(), 1), 2, allowed)
+
+
 def test_a_wrong_observation_names_its_environment_and_leaf():
     class Grows(CountEnv):
         def step(self, action):
