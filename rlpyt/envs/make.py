@@ -23,6 +23,7 @@ from gymnasium.wrappers import TimeLimit
 from rlpyt.envs.exits import no_exit
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.registry import find, find_callable, import_for, import_user_module, missing
+from rlpyt.envs.running_statistics import refuse_running_statistics
 from rlpyt.envs.spaces import to_spec
 from rlpyt.envs.spec import Box, Discrete, EnvSpec, MultiDiscrete, Spec, leaves
 from rlpyt.errors import EnvironmentFault, UsageError
@@ -75,6 +76,7 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
 
     Resets it where only an info can tell whether there is a mask of valid actions.
     """
+    refuse_running_statistics(env, options.name)
     action = to_spec(env.action_space, "action")
     if not leaves(action):
         raise UsageError(f"the action space {env.action_space} of {options.name} is empty")

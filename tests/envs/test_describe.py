@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from toys import CountEnv, InfoEnv, MaskEnv, SpaceZooEnv
 
 from rlpyt.envs.make import describe, probe
@@ -110,6 +111,21 @@ def test_an_environment_without_observations_or_actions_is_refused(empty):
         probe(EnvOptions(zoo(empty)))
     with pytest.raises(UsageError, match="action space .* is empty"):
         probe(EnvOptions(zoo(action=empty)))
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "remedy"),
+    [(NormalizeObservation, "--normalize-observation"), (NormalizeReward, "--normalize-reward")],
+)
+def test_running_statistics_of_a_wrapper_are_refused_where_it_goes_on_with_them(wrapper, remedy):
+    """In an evaluation, and after a resume, they would be others than those learned with."""
+    env = TimeLimit(wrapper(CountEnv()), 9)
+    with pytest.raises(
+        UsageError, match=rf"{wrapper.__name__}.*of its own.*leave it out.*{remedy}"
+    ):
+        describe(env, EnvOptions(CountEnv))
+    env.env.update_running_mean = False
+    describe(env, EnvOptions(CountEnv))
 
 
 def test_describing_resets_only_where_an_info_may_hold_a_mask():
