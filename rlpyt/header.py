@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rlpyt.agents.normalizers import ObservationNormalizer
 from rlpyt.algos.options import ClippedOptions, QValueOptions, ReplayOptions
 from rlpyt.arrays import tree_leaves
 from rlpyt.build import Parts
+from rlpyt.envs.spec import Box, EnvSpec, leaves
 from rlpyt.errors import from_here
 from rlpyt.folder import RunFolder
+from rlpyt.models.images import scale
 from rlpyt.replays.segments import Segments
 from rlpyt.resolve import Resolved
 from rlpyt.run import Run
@@ -39,7 +43,7 @@ def header(run: Run, parts: Parts, folder: RunFolder) -> list[str]:
         f"{what} · {where} · {from_here(folder.path)}",
         f"preset {run.preset} ({shape}) · every flag: rlpyt train {run.algo_name} --help",
     ]
-    lines += _normalizing(parts.agent.normalizer)
+    lines += _normalizing(parts.agent.normalizer, parts.spec)
     lines += _remembering(parts.agent.model)
     return [*lines, *_windows(run), *_learning(run, resolved.ranks)]
 
@@ -115,12 +119,26 @@ def _windows(run: Run) -> list[str]:
     return lines
 
 
-def _normalizing(normalizer: ObservationNormalizer | None) -> list[str]:
-    """Where observations are to be normalized, and nothing of them is."""
-    if normalizer is None or normalizer.leaves:
+def _normalizing(normalizer: ObservationNormalizer | None, spec: EnvSpec) -> list[str]:
+    """Where observations are to be normalized, and nothing of them is, or not all amounts."""
+    if normalizer is None:
         return []
-    why = "what is observed holds no floats but such as the network scales itself"
-    return [f"--normalize-observation changes nothing: {why}"]
+    lines = []
+    if not normalizer.leaves:
+        why = "what is observed holds no floats but such as the network scales itself"
+        lines.append(f"--normalize-observation changes nothing: {why}")
+    integers = [
+        f"{path} ({leaf.dtype})"
+        for path, leaf in leaves(spec.observation, "observation")
+        if isinstance(leaf, Box) and np.dtype(leaf.dtype).kind in "iu" and scale(leaf) == 1
+    ]
+    if integers:
+        lines.append(
+            f"--normalize-observation leaves {', '.join(integers)} as it is, for integers may be "
+            "names as well as amounts; what is an amount is normalized if it is declared as a "
+            "Box of floats"
+        )
+    return lines
 
 
 def _remembering(network: Any) -> list[str]:

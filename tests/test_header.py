@@ -209,6 +209,27 @@ def test_that_nothing_is_normalized_is_said(space: Any, said: bool, tmp_path: Pa
         assert found == (said and wished)
 
 
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (spaces.Box(-9, 9, (3,), "int32"), True),
+        (spaces.Box(0, 1, (3,), "uint8"), True),
+        (spaces.Box(0, 200, (3,), "uint8"), False),  # the network divides by 200
+        (spaces.Box(0, 1, (3,), "bool"), False),
+        (spaces.MultiDiscrete([9, 9]), False),
+    ],
+)
+def test_amounts_that_are_not_normalized_beside_others_are_said(
+    part: Any, said: bool, tmp_path: Path
+) -> None:
+    space = spaces.Dict(a=spaces.Box(-1.0, 1.0, (3,)), b=part)
+    env = EnvOptions(lambda: SpaceZooEnv(space, spaces.Discrete(2)), num_envs=1)
+    algo = dataclasses.replace(DQN, normalize_observation=True)
+    run = dataclasses.replace(run_of(algo, 1, 900, tmp_path), env=env)
+    lines = header(run, build(run), RunFolder(tmp_path))
+    assert any("leaves observation.b (" in line for line in lines) == said
+
+
 class Remembering(nn.Module):
     """A user's network with a memory, which adds up what it sees."""
 
