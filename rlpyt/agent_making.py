@@ -246,7 +246,8 @@ def load_weights(agent: Agent, state: dict[str, Any], source: str) -> None:
     try:
         agent.load_state_dict(state)
     except RuntimeError as error:
+        what = str(error).splitlines()[-1].strip()
         raise UsageError(
-            f"{source}: its network does not fit this run's; choose the same environment and model "
-            f"options ({str(error).splitlines()[-1].strip()})"
+            f"{source}: its network does not fit this run's; choose the algorithm, environment, "
+            f"model options and --normalize-observation that it has ({what})"
         ) from None

@@ -95,6 +95,11 @@ class Policy:
                 f"{', '.join(wrong)} holds NaN or an infinity, from which no action follows; mend "
                 "what observes, or end the episode before it does so"
             )
+        if not isinstance(state, PolicyState | None):
+            raise UsageError(
+                f"state is a {type(state).__name__}; hand back what predict returned beside the "
+                "action, or None to begin an episode"
+            )
         begins = np.empty(size, np.bool_)
         begins[:] = state is None if first is None else first
         state = state or self._initial(size)

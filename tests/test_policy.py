@@ -68,6 +68,9 @@ def test_predict_refuses_a_state_or_mask_of_another_form():
     _, state = agent.predict(np.zeros((3, 1)))
     with pytest.raises(UsageError, match="one of 3 observations, and 1 are given"):
         agent.predict(np.zeros(1), state)
+    for other in (np.zeros(3), (np.zeros(3), np.zeros(3)), ()):
+        with pytest.raises(UsageError, match="hand back what predict returned"):
+            agent.predict(np.zeros(1), other)
     with pytest.raises(UsageError, match=r"mask has shape \(1,\); give one of shape \(1, 4\)"):
         agent.predict(np.zeros(1), mask=[1])
     with pytest.raises(EnvironmentFault, match=r"action_mask is .*of 4, 1 \(True\) for each"):
