@@ -30,11 +30,15 @@ class Categorical:
         """The action that the uniform noise [..., 1] draws, by the inverse of the cumulative sum.
 
         The action is the number of c[i] <= u c[n-1]. u < 1 gives u c < c also when rounded, so it
-        is less than n; p[i] = 0 gives c[i] = c[i-1], so such an action is never drawn.
+        is less than n; p[i] = 0 gives c[i] = c[i-1], so such an action is never drawn (on a CPU;
+        elsewhere it is made so).
         """
         if noise is None:
             return logits.argmax(-1)
-        c = logits.softmax(-1, torch.float32).cumsum(-1)
+        p = logits.softmax(-1, torch.float32)
+        c = p.cumsum(-1)
+        if c.device.type != "cpu":
+            c = flat_where_zero(p, c)
         drawn = noise * c.narrow(-1, self.size - 1, 1)
         return torch.searchsorted(c, drawn, right=True).squeeze(-1)
 
@@ -59,3 +63,14 @@ class Categorical:
         (A mask without any action can stand on the final row of an episode, where it says nothing.)
         """
         return torch.where(mask | ~mask.any(-1, keepdim=True), logits, MASKED)
+
+
+def flat_where_zero(p: Tensor, c: Tensor) -> Tensor:
+    """Cumulative sums c of p, [..., n] each, made to stay where p is 0, in whatever order they were
+    added.
+
+    A CPU adds from left to right. A GPU adds partial sums, of a single row in such an order that
+    c[i] and c[i-1] can differ by rounding where p[i] = 0: an action that is masked would be drawn,
+    once in millions of rows.
+    """
+    return torch.where(p > 0, c, 0.0).cummax(-1).values

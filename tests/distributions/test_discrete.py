@@ -11,6 +11,7 @@ from torch import Tensor
 from torch import distributions as reference
 
 from rlpyt.distributions import Bernoulli, Categorical, MultiCategorical
+from rlpyt.distributions.categorical import flat_where_zero
 
 BELOW_ONE = 1 - 2**-24  # the largest float32 below 1
 DRAWS = 1_000_000
@@ -157,6 +158,23 @@ def test_an_action_of_probability_zero_is_never_drawn(n, masked):
             action = ours.sample(x, u)
             assert ((action >= 0) & (action < n)).all()
             assert allowed.gather(-1, action.unsqueeze(-1)).all()
+
+
+@pytest.mark.parametrize("n", [2, 33, 1000])
+def test_sums_in_another_order_stay_where_an_action_has_no_probability(n):
+    """As a GPU adds a single row: partial sums, each rounded by itself."""
+    torch.manual_seed(n)
+    p = torch.rand(50, n) * (torch.rand(50, n) < 0.5)
+    p[:, 0], p[:, -1] = 0, torch.rand(50)
+    in_order = p.cumsum(-1)
+    others = in_order * (1 + torch.finfo(p.dtype).eps * torch.randint(-1, 2, p.shape))
+    found = flat_where_zero(p, others)
+    moved = found.diff(dim=-1, prepend=torch.zeros(50, 1))
+    assert (moved >= 0).all() and (moved[p == 0] == 0).all()
+    torch.testing.assert_close(found, in_order)
+    assert torch.equal(flat_where_zero(p, in_order), in_order)
+    changed = others.diff(dim=-1, prepend=torch.zeros(50, 1))[p == 0]
+    assert n == 2 or (changed != 0).any()  # control
 
 
 def test_control_comparing_with_one_instead_of_the_sum_draws_an_action_that_does_not_exist():
