@@ -8,7 +8,7 @@ from collections.abc import Iterable
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`; did you mean A or B?` for the names most like this one, whatever their case, or nothing.
 
-    Dashes in front do not count, and a name that begins with the misspelt one is like it.
+    Dashes in front do not count, and a name that begins or ends with the misspelt one is like it.
     """
     from difflib import SequenceMatcher  # needed once something is wrong
 
@@ -17,7 +17,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     for known in dict.fromkeys(names):
         lower = known.lower().lstrip("-")
         likeness = SequenceMatcher(None, asked, lower).ratio()
-        if len(asked) > 2 and lower.startswith(asked):
+        if len(asked) > 2 and (lower.startswith(asked) or lower.endswith(asked)):
             likeness = max(likeness, 0.75)
         ranked.append((likeness, known))
     ranked.sort(key=lambda pair: -pair[0])

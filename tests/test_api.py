@@ -66,6 +66,7 @@ def test_options_are_given_flat_and_by_any_accepted_name():
         ({"lerning_rate": 1}, r"no option 'lerning_rate'; did you mean learning_rate\?"),
         ({"lr": 1, "learning_rate": 1}, "given twice"),
         ({"optimizer": "adam"}, "ppo has no option 'optimizer'"),
+        ({"lambda": 0.9}, r"ppo has no option 'lambda'; did you mean gae_lambda\?"),
         ({"preset": "clasic"}, r"did you mean classic\?"),
         ({"num_envs": 0}, "at least 1"),
         ({"num_envs": 2.5}, "num_envs=2.5 must be a whole number"),
