@@ -36,7 +36,9 @@ class ObservationNormalizer(nn.Module):
         for i, (_, leaf) in enumerate(tree_items(example)):
             if leaf.dtype.kind == "f" and not (scaled and scaled[i]):
                 shape = leaf.shape
-                self.register_buffer(f"mean{i}", torch.zeros(shape))
+                # What is stored in float64 may differ from its mean by less than float32 tells.
+                wide = torch.float64 if leaf.dtype == np.float64 else torch.float32
+                self.register_buffer(f"mean{i}", torch.zeros(shape, dtype=wide))
                 self.register_buffer(f"scale{i}", torch.ones(shape))  # 1 / std
                 moments = torch.zeros((2, *shape), dtype=torch.float64)  # mean, sum of squares
                 self.register_buffer(f"moments{i}", moments)

@@ -53,7 +53,8 @@ class EnvOptions:
     """Stop when an observation leaves the bounds of its space, instead of warning once."""
 
     float64_as: Literal["float32", "float16", "float64"] = "float32"
-    """How float64 observations are stored."""
+    """How float64 observations are stored; float64 tells values that float32 would not, such as
+    seconds since 1970, which networks see if they are normalized too."""
 
     vectorization: Literal["auto", "in-process", "native"] = "auto"
     """Step environments one by one here, or by their own vector environment; auto: the faster."""

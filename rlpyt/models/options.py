@@ -41,7 +41,8 @@ class ModelOptions:
     """Width of the recurrent layer."""
 
     read_previous: bool | None = None
-    """Reward and previous action are joined to the features; unset: with memory they are."""
+    """Reward, as it came (neither clipped nor scaled), and previous action are joined to the
+    features; unset: with memory they are."""
 
     orthogonal_init: bool = True
     """Orthogonal weights (gain sqrt(2); 1 in memory, value and Q heads, 0.01 in the policy head)

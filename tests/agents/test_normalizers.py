@@ -97,6 +97,16 @@ class Brightness(ChanceEnv):
         return (255 * self.np_random.random(3)).astype(np.float32)
 
 
+def test_what_is_stored_in_float64_is_told_from_its_mean_where_float32_would_not():
+    """Seconds since 1970: float32 has one number for each two minutes."""
+    time = torch.from_numpy(np.random.default_rng(0).normal(1.7e9, 1.0, (2000, 1, 3)))
+    normalizer = ObservationNormalizer(np.zeros(3, np.float64))
+    normalizer.update(time)
+    read = normalizer(time).flatten(0, 1)
+    torch.testing.assert_close(read.mean(0), read.new_zeros(3), atol=1e-3, rtol=0)
+    torch.testing.assert_close(read.std(0), read.new_ones(3), atol=1e-3, rtol=0)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 def test_what_the_network_scales_itself_is_scaled_once(normalize):
     """B044: 0 .. 255 of another type are divided by 255, by policy and value alike."""
