@@ -172,7 +172,7 @@ def bounded(env_spec: EnvSpec) -> Box:
         raise UsageError(
             f"{env_spec.id} has actions of shape {space.shape} from {space.low.tolist()} to "
             f"{space.high.tolist()}; DDPG, TD3, D4PG and SAC squash actions between two finite "
-            "bounds: give it some (gymnasium.wrappers.RescaleAction, or --wrapper), or choose ppo "
-            "or a2c"
+            "bounds: give it some (gymnasium.wrappers.TransformAction(env, lambda action: action, "
+            f"Box(-1, 1, {space.shape})), by --wrapper), or choose ppo or a2c"
         )
     return space

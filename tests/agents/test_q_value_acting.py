@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -21,11 +23,13 @@ from small_actor import (
     spec,
 )
 from small_actor import small_agent as small
+from toys import SpaceZooEnv
 
 from rlpyt.agents.continuous import DeterministicAgent, SquashedAgent
 from rlpyt.algos.options import SACOptions, TD3Options
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.actions import action_reader
+from rlpyt.envs.spaces import to_spec
 from rlpyt.errors import UsageError
 from rlpyt.policy import Policy
 
@@ -142,8 +146,13 @@ def test_actions_without_finite_bounds_are_refused():
         action = dataclasses.replace(
             numbers(1), low=np.full(1, bounds[0]), high=np.full(1, bounds[1])
         )
-        with pytest.raises(UsageError, match="finite bounds"):
+        with pytest.raises(UsageError, match="finite bounds") as error:
             small(action=action)
+        # What the message says is done gives an environment that can be trained on.
+        remedy = re.findall(r"gymnasium\.(wrappers\..*), by --wrapper", str(error.value))[0]
+        env = SpaceZooEnv(spaces.Discrete(2), spaces.Box(*bounds, (1,)))
+        mended = eval(remedy, {"wrappers": gymnasium.wrappers, "Box": spaces.Box, "env": env})
+        small(action=to_spec(mended.action_space, "action"))
 
 
 @every_algo
