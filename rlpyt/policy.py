@@ -10,8 +10,8 @@ import torch
 
 from rlpyt.arrays import tree_leaves, tree_map
 from rlpyt.envs.actions import action_reader
-from rlpyt.envs.make import MASK
-from rlpyt.envs.observations import observation_writer, valid_actions
+from rlpyt.envs.masks import MASK, valid_actions
+from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import Composite, EnvSpec, Spec, example, not_finite
 from rlpyt.errors import EnvironmentFault, UsageError
 from rlpyt.rows import Inputs, is_image

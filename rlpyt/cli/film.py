@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlpyt import noise
 from rlpyt.envs.exits import no_exit
-from rlpyt.envs.make import MASK, make
+from rlpyt.envs.make import make
+from rlpyt.envs.masks import MASK
 from rlpyt.envs.registry import missing
 from rlpyt.errors import UsageError
 from rlpyt.logging.video import default_suffix, write_video

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib
 import inspect
-import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as Registration
 from gymnasium.envs.registration import load_env_creator
@@ -21,17 +18,17 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from rlpyt.envs.exits import no_exit
+from rlpyt.envs.masks import MASK, find_mask
 from rlpyt.envs.options import EnvOptions
 from rlpyt.envs.registry import find, find_callable, import_for, import_user_module, missing
 from rlpyt.envs.running_statistics import refuse_running_statistics
 from rlpyt.envs.spaces import to_spec
-from rlpyt.envs.spec import Box, Discrete, EnvSpec, MultiDiscrete, Spec, leaves
-from rlpyt.errors import EnvironmentFault, UsageError
+from rlpyt.envs.spec import Box, EnvSpec, Spec, leaves
+from rlpyt.errors import UsageError
 from rlpyt.suggest import did_you_mean
 
 Role = Literal["train", "evaluation"]
 ATARI_FRAME_STACK = 4  # Mnih et al. (2015), and every protocol since
-MASK = "action_mask"
 
 
 def make(
@@ -80,14 +77,14 @@ def describe(env: gymnasium.Env[Any, Any], options: EnvOptions) -> EnvSpec:
     action = to_spec(env.action_space, "action")
     if not leaves(action):
         raise UsageError(f"the action space {env.action_space} of {options.name} is empty")
-    mask, mask_size = _find_mask(env, options, action)
+    atari = is_atari(options)
+    mask, mask_size = (None, 0) if atari else find_mask(env, options, action)
     observation = observed(env, options, mask)
     if not leaves(observation):
         raise UsageError(
             f"the observation space {env.observation_space} of {options.name} has nothing to "
             "observe; give it a constant, such as Box(0, 1, (1,))"
         )
-    atari = is_atari(options)
     protocol = env.get_wrapper_attr("protocol") if atari else None
     # Where a lost life ends an episode, returns are counted by whole games.
     whole = ("game_over",) if protocol and protocol.life_loss else ()
@@ -256,52 +253,6 @@ def _require_env(env: Any, options: EnvOptions) -> None:
             "that returns gymnasium.make('GymV26Environment-v0', env=...)"
         )
     raise UsageError(f"env={name} returned {_type(env)}; return a gymnasium.Env")
-
-
-def _find_mask(
-    env: gymnasium.Env[Any, Any], options: EnvOptions, action: Spec
-) -> tuple[Literal["observation", "info"] | None, int]:
-    """Where the mask of valid actions comes from, and its size."""
-    if not options.action_mask or is_atari(options):
-        return None, 0
-    where: Literal["observation", "info"] = "observation"
-    shape, space, choices = None, env.observation_space, _choices(action)
-    if isinstance(space, spaces.Dict) and MASK in space.spaces:
-        shape = space[MASK].shape
-    else:
-        info = _info_of(env.reset(seed=0), options) if choices else {}
-        if info.get(MASK) is None:
-            return None, 0
-        where = "info"
-        with contextlib.suppress(ValueError):  # ragged
-            shape = np.asarray(info[MASK], np.bool_).shape
-    if shape is None or math.prod(shape) != choices or not choices:
-        raise UsageError(
-            f"{options.name}: {MASK} in the {where} has shape {shape}, and the action space "
-            f"{env.action_space} has {choices} choices; give one flat array with a value for each "
-            "of them, or pass --no-action-mask to treat it as any other value"
-        )
-    return where, choices
-
-
-def _info_of(returned: Any, options: EnvOptions) -> Mapping[str, Any]:
-    """The info of what a reset returned."""
-    pair = isinstance(returned, tuple) and len(returned) == 2
-    if not (pair and isinstance(returned[1], Mapping)):
-        raise EnvironmentFault(
-            f"{options.name}: reset() returned {_type(returned)}; it must return (observation, "
-            "info: dict); wrap an environment of the older form (shimmy's GymV21CompatibilityV0)"
-        )
-    return returned[1]
-
-
-def _choices(action: Spec) -> int:
-    match action:
-        case Discrete(n):
-            return n
-        case MultiDiscrete(nvec):
-            return sum(nvec)
-    return 0
 
 
 def _frame_stack(observation: Spec, options: EnvOptions, default: int) -> int:

@@ -60,7 +60,7 @@ def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype, path: str) -> n
         raise EnvironmentFault(f"{path}: expected an array of shape {shape}; {error}") from None
     if array.dtype.kind not in "biuf":
         raise EnvironmentFault(
-            f"{path}: expected numbers of shape {shape}, got {_short(value)}; return an array "
+            f"{path}: expected numbers of shape {shape}, got {short(value)}; return an array "
             "with the shape and dtype of the space"
         )
     if array.shape != shape:
@@ -82,26 +82,8 @@ def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype, path: str) -> n
     return array
 
 
-def valid_actions(mask: Any, size: int) -> np.ndarray:
-    """A mask of valid actions as bool [size], or an EnvironmentFault.
-
-    What is neither 0 nor 1 is no mask: one that is added to logits (0 and -inf) would be read as
-    its opposite.
-    """
-    try:
-        given = np.asarray(mask).ravel()
-        read = given.astype(np.bool_, copy=False)
-    except (TypeError, ValueError):  # of no numbers, or ragged
-        given = read = np.zeros(0, np.bool_)
-    if len(read) != size or (given.dtype != np.bool_ and not (given == read).all()):
-        raise EnvironmentFault(
-            f"action_mask is {_short(mask)}; give an array of {size}, 1 (True) for each choice "
-            "that is allowed and 0 for the others"
-        )
-    return read
-
-
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as text, in at most 60 characters, and its type."""
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
@@ -157,7 +139,7 @@ def _composite_writer(space: spaces.Dict | spaces.Tuple, spec: Composite, path: 
         if not isinstance(value, form) or length not in (None, len(value)):
             raise EnvironmentFault(
                 f"{path}: expected a {spec.kind} of {len(spec.keys)} ({', '.join(spec.names)}), "
-                f"got {_short(value)}; return what the space declares"
+                f"got {short(value)}; return what the space declares"
             )
         for name, key, write_part in parts:
             try:

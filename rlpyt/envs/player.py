@@ -14,8 +14,8 @@ from gymnasium import spaces
 from rlpyt.arrays import tree_items
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.exits import no_exit
-from rlpyt.envs.make import MASK
-from rlpyt.envs.observations import observation_writer, valid_actions
+from rlpyt.envs.masks import MASK, valid_actions
+from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import (
     Box,
     Discrete,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rlpyt.envs.make import MASK
+from rlpyt.envs.masks import MASK
 from rlpyt.envs.spaces import to_spec
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import UsageError

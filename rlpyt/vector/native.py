@@ -11,8 +11,8 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from rlpyt.envs.actions import action_reader
 from rlpyt.envs.exits import no_exit
-from rlpyt.envs.make import MASK
-from rlpyt.envs.observations import observation_writer, valid_actions
+from rlpyt.envs.masks import MASK, valid_actions
+from rlpyt.envs.observations import observation_writer
 from rlpyt.envs.spec import Box, EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.noise import ResetSeeds

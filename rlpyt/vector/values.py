@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlpyt.envs.make import MASK
-from rlpyt.envs.observations import valid_actions
+from rlpyt.envs.masks import MASK, valid_actions
 from rlpyt.envs.spec import EnvSpec
 from rlpyt.errors import EnvironmentFault
 from rlpyt.rows import Row

@@ -87,13 +87,33 @@ def test_a_mask_covers_every_choice_of_a_multi_discrete_action():
     assert (spec.action, spec.mask_size) == (MultiDiscrete((2, 3), (0, 0)), 5)
 
 
-@pytest.mark.parametrize(
-    "action", [spaces.Discrete(4), spaces.Box(-1.0, 1.0, (5,))], ids=["too many", "nothing to mask"]
-)
-def test_a_mask_that_does_not_fit_the_action_is_refused(action):
-    mask = spaces.Dict({"action_mask": spaces.MultiBinary(5), "x": spaces.Discrete(2)})
+MASKED = spaces.Dict({"action_mask": spaces.MultiBinary(5), "x": spaces.Discrete(2)})
+
+
+def test_a_mask_that_does_not_fit_the_action_is_refused():
     with pytest.raises(UsageError, match=r"has shape \(5,\).*--no-action-mask"):
-        probe(EnvOptions(zoo(mask, action)))
+        probe(EnvOptions(zoo(MASKED, spaces.Discrete(4))))
+
+
+@pytest.mark.parametrize("where", ["observation", "info"])
+@pytest.mark.parametrize(
+    "action", [spaces.MultiBinary(5), spaces.Dict(a=spaces.Discrete(3), b=spaces.Discrete(2))]
+)
+def test_a_mask_of_actions_that_none_is_read_for_is_refused_wherever_it_is(action, where):
+    class Masking(SpaceZooEnv):
+        def reset(self, **given):
+            observation, info = super().reset(**given)
+            return observation, info | {"action_mask": np.ones(5, bool)}
+
+    env = zoo(MASKED, action) if where == "observation" else lambda: Masking(BIT, action)
+    with pytest.raises(UsageError, match=f"action_mask in the {where}.*--no-action-mask"):
+        probe(EnvOptions(env))
+    assert probe(EnvOptions(env, action_mask=False)).mask is None
+
+
+def test_a_mask_of_numbers_is_refused_where_it_is_observed():
+    with pytest.raises(UsageError, match="action_mask in the observation.*--no-action-mask"):
+        probe(EnvOptions(zoo(MASKED, spaces.Box(-1.0, 1.0, (5,)))))
 
 
 def test_stacks_are_for_images():
