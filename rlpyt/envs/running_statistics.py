@@ -27,8 +27,9 @@ def refuse_running_statistics(env: gymnasium.Env[Any, Any], name: str) -> None:
     """
     layer: Any = env
     while isinstance(layer, gymnasium.Wrapper):
+        normalizing: Any = layer
         for kind, remedy in _REMEDIES.items():
-            if isinstance(layer, kind) and layer.update_running_mean:
+            if isinstance(layer, kind) and normalizing.update_running_mean:
                 raise UsageError(
                     f"{name}: the wrapper {kind.__name__} normalizes by running statistics of its "
                     "own: every environment has others, those of evaluations too, and checkpoints "
