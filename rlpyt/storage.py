@@ -13,6 +13,7 @@ import mmap
 import os
 import sys
 import zlib
+from contextlib import suppress
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -23,6 +24,7 @@ from rlpyt.errors import UsageError
 from rlpyt.memory_budget import require_shared
 
 T = TypeVar("T")
+_MFD_CLOEXEC = 1
 LINE = 64  # bytes of a cache line: where each leaf begins
 
 
@@ -142,8 +144,15 @@ def _aligned(size: int) -> int:
 
 
 def _new_file() -> int:
-    if sys.platform == "linux":
+    if hasattr(os, "memfd_create"):
         return os.memfd_create("rlpyt")
+    if sys.platform == "linux":  # Pythons of conda and uv, built for an older libc than is there
+        import ctypes
+
+        with suppress(AttributeError):
+            file: int = ctypes.CDLL(None).memfd_create(b"rlpyt", _MFD_CLOEXEC)
+            if file >= 0:
+                return file
     import tempfile
 
     with tempfile.TemporaryFile() as file:  # its name is gone before anything is written

@@ -171,6 +171,7 @@ def test_a_limit_of_the_size_of_files_is_named(monkeypatch):
 
 
 def test_without_memfd_a_file_without_a_name_serves(monkeypatch, tmp_path):
+    monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     memory = Memory()
@@ -178,3 +179,15 @@ def test_without_memfd_a_file_without_a_name_serves(monkeypatch, tmp_path):
     array[:] = 4
     assert (received(memory).zeros(np.zeros(1000), (3,)) == 4).all()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system may have none")
+def test_a_python_built_without_memfd_takes_that_of_the_system(monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")  # as those of conda and uv are
+    memory = Memory()
+    array = memory.zeros(np.zeros(1000), (3,))
+    array[:] = 4
+    assert (received(memory).zeros(np.zeros(1000), (3,)) == 4).all()
+    file = memory._file.fileno()
+    assert os.readlink(f"/proc/self/fd/{file}").startswith("/memfd:rlpyt")
+    assert not os.get_inheritable(file)
