@@ -94,6 +94,12 @@ def test_one_environment_cannot_be_copied():
     env.close()
 
 
+@pytest.mark.parametrize("env", [None, 3, [lambda: CountEnv(7)] * 2])
+def test_what_no_environment_is_made_from_is_named(env):
+    with pytest.raises(UsageError, match=f"env is a {type(env).__name__}; it must be an id, "):
+        PPO(env)
+
+
 def test_evaluating_makes_its_own_environments_and_no_others():
     made = []
 

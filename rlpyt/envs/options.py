@@ -60,6 +60,9 @@ class EnvOptions:
     """Step environments one by one here, or by their own vector environment; auto: the faster."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.env, str):  # tyro's MISSING and callables are left alone
+            # Games of Atari have protocols and presets, which go by the id.
+            object.__setattr__(self, "env", self.env.removeprefix("ale_py:"))
         if isinstance(self.env_kwargs, Mapping):
             object.__setattr__(self, "env_kwargs", _as_text(self.env_kwargs))
         for name in ("num_envs", "frame_stack", "max_episode_steps"):

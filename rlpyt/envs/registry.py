@@ -136,5 +136,11 @@ def _install(package: str) -> str:
 
 
 def _is_retired(entry: Registration) -> bool:
-    """Whether Gymnasium keeps an id only to say where its environment went."""
+    """Whether an id is no more than the older name of another.
+
+    Gymnasium keeps some only to say where their environment went; ale-py registers its games
+    several times, with settings that no protocol has.
+    """
+    if str(entry.entry_point).startswith("ale_py."):
+        return not (entry.id.startswith("ALE/") or "NoFrameskip-" in entry.id)
     return getattr(entry.entry_point, "__name__", "").startswith("_raise_")

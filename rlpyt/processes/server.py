@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Iterator, Sequence
@@ -73,6 +74,11 @@ def limits_told(name: str) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         if "start new thread" in str(error) or getattr(error, "errno", 0) == errno.EAGAIN:
             raise UsageError(f"{name} cannot be started: {error}; {_FEWER}") from error
+        if "AF_UNIX path too long" in str(error):
+            raise UsageError(
+                f"{name} cannot be started: the path of the folder for temporary files is too long "
+                f"for a socket in it ({tempfile.gettempdir()}); set TMPDIR to a shorter one"
+            ) from error
         if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         raise UsageError(

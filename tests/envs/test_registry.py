@@ -53,3 +53,17 @@ def test_the_registered_ids_leave_out_what_gymnasium_only_remembers():
     ids = registry.registered()
     assert "CartPole-v1" in ids
     assert "HalfCheetah-v3" not in ids
+
+
+def test_older_ids_of_atari_are_answered_with_those_that_have_a_protocol():
+    pytest.importorskip("ale_py")
+    ids = registry.registered()
+    assert "ALE/Pong-v5" in ids
+    assert "PongNoFrameskip-v4" in ids
+    assert "Pong-v4" not in ids
+    with pytest.raises(UsageError, match=r"'Pong-v4' is not registered; did you mean ALE/Pong-v5"):
+        registry.find("Pong-v4")
+
+
+def test_a_game_of_atari_is_the_same_with_and_without_the_module_before_its_id():
+    assert EnvOptions("ale_py:ALE/Pong-v5") == EnvOptions("ALE/Pong-v5")

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import socket
 import threading
 import time
 from collections import deque
@@ -267,6 +268,15 @@ def test_a_limit_of_processes_or_threads_is_named(error):
         raise error
     with pytest.raises(RuntimeError, match="another"), server.limits_told("worker 1"):
         raise RuntimeError("another")  # the control
+
+
+def test_a_folder_with_too_long_a_path_for_a_socket_is_named():
+    with (
+        socket.socket(socket.AF_UNIX) as listener,
+        pytest.raises(UsageError, match="worker 1 cannot be started.*set TMPDIR to a shorter one"),
+        server.limits_told("worker 1"),
+    ):
+        listener.bind(f"/tmp/{'x' * 200}")
 
 
 def test_a_fork_server_that_is_stopped_is_not_waited_for_without_end(monkeypatch):
