@@ -44,12 +44,7 @@ def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = 
     The weights come from the seed alone, whichever generator a user's network draws from: not from
     how many cores draw them.
     """
-    if torch.get_default_dtype() != torch.float32:
-        raise UsageError(
-            f"torch.get_default_dtype() is {torch.get_default_dtype()}, by the environment "
-            f"{spec.id} or the script, and networks compute in float32; have the environment give "
-            "its tensors a dtype, in place of torch.set_default_dtype"
-        )
+    _check_defaults(spec)
     torch.set_num_threads(1)
     seed_generators(noise.seed(seed, noise.INITIAL_WEIGHTS))
     normalizer = None
@@ -80,6 +75,22 @@ def make_agent(run: Run, spec: EnvSpec, seed: int, model: ModelFactory | None = 
             _check_policy(spec, agent)
     keep_plain(agent)
     return agent
+
+
+def _check_defaults(spec: EnvSpec) -> None:
+    """Refuse what an environment, or the script, may have changed of PyTorch for all tensors."""
+    if torch.get_default_dtype() != torch.float32:
+        raise UsageError(
+            f"torch.get_default_dtype() is {torch.get_default_dtype()}, by the environment "
+            f"{spec.id} or the script, and networks compute in float32; have the environment give "
+            "its tensors a dtype, in place of torch.set_default_dtype"
+        )
+    if torch.get_default_device().type != "cpu":
+        raise UsageError(
+            f"torch.get_default_device() is {torch.get_default_device()}, by the environment "
+            f"{spec.id} or the script, and rows are collected in main memory; say where networks "
+            "are by --device, in place of torch.set_default_device"
+        )
 
 
 @torch.no_grad()

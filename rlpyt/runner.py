@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from rlpyt import checkpoint, noise, ranks
 from rlpyt.build import Parts, load_weights
 from rlpyt.errors import StopAsked
@@ -228,7 +230,8 @@ class Runner:
         self.episodes.env_steps = before + int(steps)
         if self._beyond is not None:
             self._beyond.look(rows)
-        self.recorder.record_all(self.parts.algorithm.update(window, before))
+        with torch.enable_grad():  # environments and scripts switch it off for networks of their own
+            self.recorder.record_all(self.parts.algorithm.update(window, before))
         self.spent.learning += time.perf_counter() - begun
 
     @property

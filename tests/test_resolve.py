@@ -106,3 +106,19 @@ def test_an_environment_that_sets_the_default_dtype_is_named_with_the_remedy() -
     finally:
         torch.set_default_dtype(torch.float32)
     open_agent(replace(run, env=EnvOptions(CountEnv)))  # the control
+
+
+class SetsDevice(CountEnv):
+    """As scripts do that have everything on a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.set_default_device("meta")
+
+
+def test_a_default_device_that_is_another_is_named_with_the_remedy() -> None:
+    try:
+        with pytest.raises(UsageError, match=r"is meta, by .*SetsDevice.*--device, in place"):
+            open_agent(Run(EnvOptions(SetsDevice), PPOOptions()))
+    finally:
+        torch.set_default_device(None)

@@ -9,8 +9,9 @@ import math
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from small_runs import PPO, fingerprint, make, stopped_at
-from toys import CrashEnv
+from toys import CountEnv, CrashEnv
 
 from rlpyt import checkpoint, faultpoints
 from rlpyt.envs.options import EnvOptions
@@ -216,6 +217,26 @@ def test_an_environment_that_raises_fails_the_run_by_name(where, k, note, tmp_pa
     if where != "init":  # before that there is no folder
         record = json.loads((tmp_path / "run" / "run.json").read_text())
         assert (record["status"], record["error"]) == ("failed", f"RuntimeError: crash in {where}")
+
+
+def test_an_environment_that_switches_gradients_off_changes_no_run(tmp_path):
+    """As one does that asks a network of its own."""
+
+    class WithoutGradients(CountEnv):
+        def __init__(self, off):
+            super().__init__(7)
+            if off:
+                torch.set_grad_enabled(False)
+
+    def outcome(off):
+        given = run_of(tmp_path, lambda: WithoutGradients(off), name=f"off {off}", env_steps=100)
+        return fingerprint(train(given, mode="quiet").folder)
+
+    expected = outcome(False)
+    try:
+        assert outcome(True) == expected
+    finally:
+        torch.set_grad_enabled(True)
 
 
 def test_an_error_of_close_masks_no_other(tmp_path):
