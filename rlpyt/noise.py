@@ -22,6 +22,7 @@ EVALUATION_NOISE: Final = 7
 GLOBAL_GENERATORS: Final = 9
 REPLAY: Final = 10
 RANDOM_STEPS: Final = 11  # before a run begins
+SPACES: Final = 12  # of environments that draw from them
 
 _BLOCK = 256  # rows drawn at once per column; resets seeded at once
 
@@ -63,6 +64,11 @@ class ResetSeeds:
     def random_steps(self, column: int) -> np.random.Generator:
         """Draws the steps that a column's environment takes before the run begins."""
         return np.random.default_rng([self._root, RANDOM_STEPS, self._first + column])
+
+    def spaces(self, column: int, k: int) -> list[int]:
+        """Seeds of the action and the observation space of a column, before its reset k."""
+        words = [self._root, SPACES, self.role, self._first + column, k]
+        return np.random.SeedSequence(words).generate_state(2).tolist()
 
     def global_generators(self, column: int, k: int, calls: int) -> int:
         """A seed for those of a process whose first column this is.

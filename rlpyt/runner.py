@@ -230,7 +230,7 @@ class Runner:
         self.episodes.env_steps = before + int(steps)
         if self._beyond is not None:
             self._beyond.look(rows)
-        with torch.enable_grad():  # environments and scripts switch it off for networks of their own
+        with torch.enable_grad():  # environments and scripts may have switched it off
             self.recorder.record_all(self.parts.algorithm.update(window, before))
         self.spent.learning += time.perf_counter() - begun
 

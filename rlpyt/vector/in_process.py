@@ -97,6 +97,7 @@ class InProcess:
         """Write the first row of new episodes, with the next reset of every column."""
         self._singles.log, self._cut = ActionLog(self.num_envs), []
         for b in range(self.num_envs):
+            self._singles.seed_spaces(b)
             self._singles.reset(row, b)
         if self._decorrelate:
             self._step_at_random(row)
@@ -223,6 +224,7 @@ class InProcess:
         check = tree_map(np.copy, row)
         self._cut = [int(b) for b in state.get("cut", ())]  # once more: nothing came between
         for b, env in enumerate(singles.envs):
+            singles.seed_spaces(b)
             if b in self._cut:
                 continue
             self._calls.beat(b, RESTORE)

@@ -69,6 +69,15 @@ class Singles:
                 self._tell_of_lost(row, b)
                 self._reset_once(row, b)
 
+    def seed_spaces(self, b: int) -> None:
+        """Begin the generators of column b's spaces anew, from which some environments draw.
+
+        `reset(seed=...)` does not, and on their own they begin differently in every process.
+        """
+        env, seeds = self.envs[b], self._seeds.spaces(self.calls.numbers[b], self.resets[b])
+        for space, seed in zip((env.action_space, env.observation_space), seeds, strict=True):
+            space.seed(seed)
+
     def begin_anew(self, row: Row) -> list[int]:
         """Reset the columns of a row that arrived in which something is not finite.
 

@@ -1,5 +1,6 @@
 """Every episode has its own start, by seed, role and column, the same when run again."""
 
+import gymnasium
 import numpy as np
 from stepping import in_process, step
 from toys import SeedEnv
@@ -38,3 +39,28 @@ def test_more_environments_change_none_of_the_others():
 def test_a_second_reset_of_all_starts_like_the_first():
     envs = in_process(lambda b: SeedEnv(3), 2)
     assert np.array_equal(step(envs, 9).observation, step(envs, 9).observation)
+
+
+class FromSpaces(SeedEnv):
+    """Draws from its spaces, whose generators are not those that reset(seed=...) seeds."""
+
+    def __init__(self):
+        super().__init__(3)
+        self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+        self.action_space = gymnasium.spaces.Discrete(1000)
+
+    def _observation(self):
+        return np.array([self.observation_space.sample()[0], self.action_space.sample()])
+
+
+def test_spaces_that_environments_draw_from_begin_by_seed_and_column_and_anew_with_every_reset():
+    def observed(n, **given):
+        return step(in_process(lambda b: FromSpaces(), n, **given), 9).observation
+
+    envs = in_process(lambda b: FromSpaces(), 2)
+    first = step(envs, 9).observation
+    assert np.array_equal(step(envs, 9).observation, first)
+    assert np.array_equal(observed(4)[:, :2], first)
+    others = observed(2, seed=1)[..., 0], observed(2, role=noise.EVALUATION_RESETS)[..., 0]
+    drawn = np.concatenate([first[..., 0], *others], None)
+    assert len({*drawn.tolist()}) == drawn.size
