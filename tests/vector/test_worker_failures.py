@@ -288,12 +288,13 @@ def same_until(rows: Any, whole: Any, b: int, n: int) -> None:
 def lost_rows(rows: Any, lost: int, groups: int) -> dict[int, int]:
     """The columns of the worker that failed in row `lost` of column 2; the last row of each.
 
-    Of the other group it had given a row more, whose answer was lost with it, or even two.
+    Of the other group it had given a row more, whose answer was lost with it, or even two; none
+    where the failure was noticed before that row was asked for, as at a window's beginning.
     """
     if groups == 1:
         return {2: lost, 3: lost}
     other = int(rows.cut[:, 0].argmax()) - 1
-    assert other in (lost + 1, lost + 2)
+    assert other in (lost, lost + 1, lost + 2)
     return {0: other, 2: lost}
 
 
