@@ -49,6 +49,10 @@ COMPARISONS: dict[str, tuple[list[str], list[tuple[str, str, list[str]]]]] = {
         ["train", "dqn-cartpole", "--num-envs", "1"],
         [("sb3", SB3, ["train", "dqn-cartpole", "--num-envs", "1"])],
     ),
+    "dqn-cartpole-asynchronous": (  # two processes; as many updates a step
+        ["train", "dqn-cartpole", "--num-envs", "1", "--asynchronous"],
+        [("sb3", SB3, ["train", "dqn-cartpole", "--num-envs", "1"])],
+    ),
     "dqn-cartpole-4": (
         ["train", "dqn-cartpole", "--num-envs", "4"],
         [("sb3", SB3, ["train", "dqn-cartpole", "--num-envs", "4"])],

@@ -150,9 +150,9 @@ def _new_file() -> int:
         import ctypes
 
         with suppress(AttributeError):
-            file: int = ctypes.CDLL(None).memfd_create(b"rlpyt", _MFD_CLOEXEC)
-            if file >= 0:
-                return file
+            descriptor: int = ctypes.CDLL(None).memfd_create(b"rlpyt", _MFD_CLOEXEC)
+            if descriptor >= 0:
+                return descriptor
     import tempfile
 
     with tempfile.TemporaryFile() as file:  # its name is gone before anything is written
