@@ -35,10 +35,9 @@ class Categorical:
         """
         if noise is None:
             return logits.argmax(-1)
-        p = logits.softmax(-1, torch.float32)
-        c = p.cumsum(-1)
-        if c.device.type != "cpu":
-            c = flat_where_zero(p, c)
+        c = logits.softmax(-1, torch.float32).cumsum(-1)
+        if not logits.is_cpu:
+            c = flat_where_zero(logits.softmax(-1, torch.float32), c)
         drawn = noise * c.narrow(-1, self.size - 1, 1)
         return torch.searchsorted(c, drawn, right=True).squeeze(-1)
 
