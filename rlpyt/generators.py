@@ -14,14 +14,14 @@ import torch
 def seed_generators(seed: int) -> None:
     """Begin all three anew: environments that draw from them are reproducible too."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002  # the one that environments draw from
+    np.random.seed(seed % 2**32)  # noqa: NPY002  # environments draw from this one
     torch.manual_seed(seed >> 1)
 
 
 def generators() -> dict[str, Any]:
     """Their states, as a checkpoint holds them."""
     version, words, gauss = random.getstate()
-    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002  # as above
+    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002  # environments draw from this one
     return {
         "python": {"version": version, "words": np.array(words, np.uint64), "gauss": gauss},
         "numpy": {"kind": kind, "keys": keys, "rest": [position, has_gauss, cached]},
@@ -34,7 +34,7 @@ def restore_generators(state: dict[str, Any]) -> None:
     python, legacy = state["python"], state["numpy"]
     words = tuple(np.asarray(python["words"]).tolist())
     random.setstate((python["version"], words, python["gauss"]))
-    np.random.set_state((legacy["kind"], legacy["keys"], *legacy["rest"]))  # noqa: NPY002  # as above
+    np.random.set_state((legacy["kind"], legacy["keys"], *legacy["rest"]))  # noqa: NPY002  # environments draw from this one
     torch.set_rng_state(state["torch"])
 
 

@@ -61,6 +61,15 @@ def leaves_nothing() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_plan_is_left() -> Iterator[None]:
+    """Nothing strikes at fault points (`strikes.py`) after the test."""
+    from rlpyt import faultpoints
+
+    yield
+    faultpoints.plan = None
+
+
+@pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The graphs that updates were compiled to, by a compiler that generates no code."""
     from torch._dynamo.backends.debugging import aot_eager

@@ -181,7 +181,9 @@ def test_without_memfd_a_file_without_a_name_serves(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system may have none")
+@pytest.mark.skipif(
+    not hasattr(os, "memfd_create"), reason="there is none to take: Linux alone has memfd_create"
+)
 def test_a_python_built_without_memfd_takes_that_of_the_system(monkeypatch):
     monkeypatch.delattr(os, "memfd_create")  # as those of conda and uv are
     memory = Memory()

@@ -179,7 +179,7 @@ class _Worker:
         resets = int(self.handover.resets[first])
         seed = self.post.making.seeds.global_generators(first, resets, calls)
         random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002  # the one that environments draw from
+        np.random.seed(seed % 2**32)  # noqa: NPY002  # environments draw from this one
         torch: Any = sys.modules.get("torch")
         if torch is not None:
             torch.default_generator.manual_seed(seed >> 1)

@@ -1,19 +1,17 @@
 """Killed or out of space at any place of a save with replay: an older or a newer one is there."""
 
-import errno
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from random_rings import advance, copy_in_flight, make_ring, same
+from strikes import at_place, full_disk, killed, places
 
 from rlpyt import checkpoint, faultpoints
 from rlpyt.replays.segments import Segments
@@ -23,10 +21,7 @@ FIVE_ROWS = 5 * 3 * (6 + 8 + 4 + 4 + 8 + 2)
 KEEP = 2
 
 
-@pytest.fixture(autouse=True)
-def no_plan_is_left() -> Iterator[None]:
-    yield
-    faultpoints.plan = None
+pytestmark = pytest.mark.usefixtures("no_plan_is_left")
 
 
 class SavedRun:
@@ -89,44 +84,6 @@ def saved_run(folder: Path) -> SavedRun:
         run.save()
     run.go_on(4)
     return run
-
-
-def places(work: Callable[[], None]) -> list[str]:
-    """The fault points that `work` passes, in order."""
-    passed: list[str] = []
-    faultpoints.plan = passed.append
-    work()
-    faultpoints.plan = None
-    return passed
-
-
-def at_place(number: int, strike: Callable[[], Any]) -> None:
-    """From now on, strike at the fault point of this number."""
-    left = number
-
-    def plan(name: str) -> None:
-        nonlocal left
-        left -= 1
-        if left == -1:
-            strike()
-
-    faultpoints.plan = plan
-
-
-def killed(number: int, work: Callable[[], None]) -> bool:
-    """Fork; the child does `work` and is killed at fault point `number`, if it gets there."""
-    child = os.fork()
-    if child == 0:
-        at_place(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-
-
-def full_disk() -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("first", [False, True])
